@@ -1,0 +1,1 @@
+"""Public: what a release costs, and who has paid for it."""

@@ -1,0 +1,1 @@
+"""One file, one paper: how a workload is answered with noise."""

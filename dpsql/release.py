@@ -1,0 +1,243 @@
+"""What may be shown: released values with their intervals, price, and what is left."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Value: TypeAlias = "bool | int | float | decimal.Decimal | str | datetime.date | datetime.datetime | datetime.time | datetime.timedelta | None"
+Row: TypeAlias = "tuple[Value, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """A privacy cost: `rho` in zCDP, and the `epsilon` that it gives at `delta`.
+
+    A pure cost (delta = 0) has its epsilon as a sum of pure epsilons; `rho` is then a bound on
+    the same release in zCDP.
+    """
+
+    rho: float
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        if not (self.rho >= 0 and self.epsilon >= 0 and 0 <= self.delta < 1):
+            raise ValueError(f"not a cost: {self!r}")
+
+    def to_dict(self) -> dict[str, float]:
+        return {"rho": self.rho, "epsilon": self.epsilon, "delta": self.delta}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, float]) -> Cost:
+        return cls(fields["rho"], fields["epsilon"], fields["delta"])
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A purse: what was granted, spent and left, each as a Cost at the grant's delta."""
+
+    granted: Cost
+    spent: Cost
+    left: Cost
+    user: str = ""
+    dataset: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "user": self.user,
+            "dataset": self.dataset,
+            "granted": self.granted.to_dict(),
+            "spent": self.spent.to_dict(),
+            "left": self.left.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Budget:
+        return cls(
+            Cost.from_dict(fields["granted"]),
+            Cost.from_dict(fields["spent"]),
+            Cost.from_dict(fields["left"]),
+            fields["user"],
+            fields["dataset"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The answer to one statement.
+
+    `columns` and `types` (DuckDB's names of types) have one entry a column; `rows` holds the
+    values; `stderr`, `low` and `high` have the shape of `rows`, with None where a cell is a group
+    key or has no error. Intervals hold at level `confidence`. `price` is what the statement costs
+    alone, `charged` what it took from the purse; both are None for a free statement.
+    """
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: tuple[Row, ...]
+    stderr: tuple[tuple[float | None, ...], ...]
+    low: tuple[tuple[float | None, ...], ...]
+    high: tuple[tuple[float | None, ...], ...]
+    confidence: float
+    backend: str
+    price: Cost | None
+    charged: Cost | None
+    left: Budget | None
+    reused: bool = False
+    notes: tuple[str, ...] = ()
+    dataset: str = ""
+
+    def __post_init__(self) -> None:
+        width = len(self.columns)
+        if len(self.types) != width or any(len(row) != width for row in self.rows):
+            raise ValueError("every row of a release has one value a column")
+        for grid in (self.stderr, self.low, self.high):
+            if len(grid) != len(self.rows) or any(len(line) != width for line in grid):
+                raise ValueError("errors and intervals have the shape of the rows")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that JSON can hold; `from_dict` reads them back."""
+        return {
+            "dataset": self.dataset,
+            "columns": list(self.columns),
+            "types": list(self.types),
+            "rows": [[_plain(value) for value in row] for row in self.rows],
+            "stderr": [[_plain(value) for value in row] for row in self.stderr],
+            "low": [[_plain(value) for value in row] for row in self.low],
+            "high": [[_plain(value) for value in row] for row in self.high],
+            "confidence": self.confidence,
+            "backend": self.backend,
+            "price": self.price and self.price.to_dict(),
+            "charged": self.charged and self.charged.to_dict(),
+            "left": self.left and self.left.to_dict(),
+            "reused": self.reused,
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Release:
+        """The release that `to_dict` wrote. Raises KeyError or ValueError for anything else."""
+        types = tuple(fields["types"])
+        return cls(
+            columns=tuple(fields["columns"]),
+            types=types,
+            rows=tuple(
+                tuple(_value(item, kind) for item, kind in zip(row, types, strict=True))
+                for row in fields["rows"]
+            ),
+            stderr=_floats(fields["stderr"]),
+            low=_floats(fields["low"]),
+            high=_floats(fields["high"]),
+            confidence=fields["confidence"],
+            backend=fields["backend"],
+            price=Cost.from_dict(fields["price"]) if fields["price"] else None,
+            charged=Cost.from_dict(fields["charged"]) if fields["charged"] else None,
+            left=Budget.from_dict(fields["left"]) if fields["left"] else None,
+            reused=fields["reused"],
+            notes=tuple(fields["notes"]),
+            dataset=fields["dataset"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to answer a plan: its price, and the root of the mean squared error, in rows."""
+
+    backend: str
+    price: Cost
+    rmse: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a statement would do, found without private data and free of charge.
+
+    `rows` has the group keys filled in and None for the values; `stderr` the predicted standard
+    errors. `sensitivity` is the L2 sensitivity in rows, exact or (`sensitivity_exact` False) a
+    bound from above; `cells` the number of cells of the domain of the columns mentioned;
+    `queries` the number of linear queries.
+    """
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: tuple[Row, ...]
+    stderr: tuple[tuple[float | None, ...], ...]
+    backend: str
+    price: Cost
+    candidates: tuple[Candidate, ...]
+    sensitivity: float
+    sensitivity_exact: bool
+    cells: int
+    queries: int
+    left: Budget | None
+    notes: tuple[str, ...] = ()
+    dataset: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that JSON can hold."""
+        return {
+            "dataset": self.dataset,
+            "columns": list(self.columns),
+            "types": list(self.types),
+            "rows": [[_plain(value) for value in row] for row in self.rows],
+            "stderr": [[_plain(value) for value in row] for row in self.stderr],
+            "backend": self.backend,
+            "price": self.price.to_dict(),
+            "candidates": [
+                {"backend": c.backend, "price": c.price.to_dict(), "rmse": c.rmse}
+                for c in self.candidates
+            ],
+            "sensitivity": self.sensitivity,
+            "sensitivity_exact": self.sensitivity_exact,
+            "cells": self.cells,
+            "queries": self.queries,
+            "left": self.left and self.left.to_dict(),
+            "notes": list(self.notes),
+        }
+
+
+def _floats(grid: Iterable[Iterable[Any]]) -> tuple[tuple[float | None, ...], ...]:
+    return tuple(
+        tuple(None if item is None else float(item) for item in line) for line in grid
+    )
+
+
+def _plain(value: Value) -> Any:
+    """A value as JSON has it: dates and decimals as text, infinities and NaN as text."""
+    match value:
+        case float() if not math.isfinite(value):
+            return repr(value)
+        case None | bool() | int() | float() | str():
+            return value
+        case decimal.Decimal():
+            return str(value)
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+        case datetime.timedelta():
+            return value.total_seconds()
+
+
+def _value(item: Any, kind: str) -> Value:
+    """The value of DuckDB type `kind` that `_plain` wrote as `item`."""
+    if item is None:
+        return None
+    base = kind.split("(")[0]
+    if base == "DATE":
+        return datetime.date.fromisoformat(item)
+    if base.startswith("TIMESTAMP"):
+        return datetime.datetime.fromisoformat(item)
+    if base == "TIME":
+        return datetime.time.fromisoformat(item)
+    if base == "INTERVAL":
+        return datetime.timedelta(seconds=item)
+    if base == "DECIMAL":
+        return decimal.Decimal(item)
+    if base in ("DOUBLE", "FLOAT"):
+        return float(item)
+    value: Value = item
+    return value

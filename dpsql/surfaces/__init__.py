@@ -1,0 +1,1 @@
+"""What people touch; surfaces show releases only."""
