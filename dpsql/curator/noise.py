@@ -177,4 +177,5 @@ def _quotients(u: list[int], v: NDArray[np.int64], t: int, s: int) -> NDArray[np
 
 def _signed(x: NDArray[np.int64], negative: NDArray[np.bool_]) -> NDArray[np.int64]:
     signed: NDArray[np.int64] = np.where(negative, -x, x)
-    return signed[~negative | (x != 0)]
+    accepted: NDArray[np.bool_] = ~negative | (x != 0)
+    return signed[accepted]
