@@ -73,7 +73,7 @@ def literal(value: object) -> str:
     match value:
         case bool():
             return "true" if value else "false"
-        case Decimal() if value.adjusted() < 20 and value == int(value):
+        case Decimal() if value.is_finite() and value.adjusted() < 20 and value == int(value):
             return str(int(value))
         case int() | Decimal():
             return str(value)
