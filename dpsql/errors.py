@@ -4,11 +4,12 @@ Error
 ├── Refused            the SQL is outside what is answered; nothing was read, nothing charged
 ├── UsageError         a setting, an argument or a parameter is wrong
 ├── SchemaError        a schema file is wrong (all its problems at once)
-├── SourceError        the database is missing, locked, corrupt or not what the schema declares
-├── BudgetError        the ledger says no
-│   ├── NoGrant        this user has no grant on this dataset
-│   ├── BudgetExceeded the price exceeds what is left
-│   └── LedgerError    the ledger cannot be read or written
+├── OperationalError   something outside the statement's text says no
+│   ├── SourceError        the database is missing, locked, corrupt or not what the schema declares
+│   └── BudgetError        the ledger says no
+│       ├── NoGrant            this user has no grant on this dataset
+│       ├── BudgetExceeded     the price exceeds what is left
+│       └── LedgerError        the ledger cannot be read or written
 ├── MissingExtra       an optional package is not installed
 └── InternalError      a fault of ours; it never quotes data
 
@@ -142,14 +143,18 @@ class SchemaError(Error):
         return {"error": self.kind, "message": str(self), "problems": listed}
 
 
-class SourceError(Error):
+class OperationalError(Error):
+    """Something outside the statement's text says no: the database or the ledger."""
+
+
+class SourceError(OperationalError):
     """The database cannot be read as the schema declares it."""
 
     exit_code = 3
     kind = "source"
 
 
-class BudgetError(Error):
+class BudgetError(OperationalError):
     """The ledger refuses; nothing was released."""
 
     exit_code = 4

@@ -1,0 +1,350 @@
+"""The Python interface: connections and cursors in the shape of PEP 249 (DB-API 2.0).
+
+An answer is eager and frozen: one draw of noise, one charge, however often it is read. There are
+no transactions: a charge is durable before the answer is seen, and cannot be rolled back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dpsql import errors
+from dpsql.errors import InternalError, OperationalError, Refused, UsageError
+from dpsql.release import Budget, Plan, Release, Value
+from dpsql.surfaces.sheet import Sheet, numeric, sheet
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+    from dpsql.accounting.ledger import Ledger
+    from dpsql.session import Session
+
+apilevel = "2.0"
+threadsafety = 1
+paramstyle = "qmark"
+
+# PEP 249's names. A refused statement is both a programming error and one not supported.
+Error = errors.Error
+DatabaseError = errors.Error
+InterfaceError = UsageError
+ProgrammingError = Refused
+NotSupportedError = Refused
+
+
+class Warning(Exception):  # PEP 249 names it so
+    """Never raised: a release carries its own notes."""
+
+
+class DataError(DatabaseError):
+    """Never raised: values outside the domain are not in the dataset."""
+
+
+class IntegrityError(DatabaseError):
+    """Never raised: nothing is written."""
+
+
+class TypeCode:
+    """A set of DuckDB types that compares equal to each of its members."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, TypeCode):
+            return self is other
+        return isinstance(other, str) and _code(other) == self._name
+
+    def __hash__(self) -> int:
+        return hash(self._name)
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+def _code(kind: str) -> str:
+    base = kind.split("(")[0].split(" ")[0]
+    if numeric(kind) or base == "BOOLEAN":
+        return "NUMBER"
+    if base.startswith(("DATE", "TIME", "INTERVAL")):
+        return "DATETIME"
+    return "BINARY" if base == "BLOB" else "STRING"
+
+
+STRING, BINARY, NUMBER, DATETIME, ROWID = map(
+    TypeCode, ("STRING", "BINARY", "NUMBER", "DATETIME", "ROWID")
+)
+Column: TypeAlias = "tuple[str, str, None, None, None, None, None]"
+Schemas: TypeAlias = "str | Path | Sequence[str | Path] | None"
+
+
+def connect(
+    database: str | Path | None = None,
+    schema: Schemas = None,
+    user: str | None = None,
+    ledger: str | Path | Ledger | None = None,
+    **settings: Any,
+) -> Connection:
+    """A connection to a DuckDB, Parquet or CSV file as `user`.
+
+    What is not given comes from DPSQL_DB, DPSQL_SCHEMA, DPSQL_LEDGER and DPSQL_USER, else from
+    beside the database. `settings` (epsilon, confidence, backend...) hold for every statement.
+    """
+    from dpsql.session import Session
+
+    found = database or os.environ.get("DPSQL_DB")
+    if not found:
+        raise UsageError("no database: give its path, or set DPSQL_DB")
+    if schema is None and (named := os.environ.get("DPSQL_SCHEMA")):
+        schema = [Path(part) for part in named.split(os.pathsep) if part]
+    return Connection(
+        Session(
+            found,
+            schema=schema,
+            user=user or os.environ.get("DPSQL_USER") or None,
+            ledger=ledger or os.environ.get("DPSQL_LEDGER") or None,
+            settings=settings,
+        )
+    )
+
+
+class Connection:
+    """A session with its cursors. Not to be shared by threads."""
+
+    Warning = Warning
+    Error = Error
+    InterfaceError = InterfaceError
+    DatabaseError = DatabaseError
+    DataError = DataError
+    OperationalError = OperationalError
+    IntegrityError = IntegrityError
+    InternalError = InternalError
+    ProgrammingError = ProgrammingError
+    NotSupportedError = NotSupportedError
+
+    def __init__(self, session: Session) -> None:
+        self._session: Session | None = session
+
+    @property
+    def session(self) -> Session:
+        """The session; raises UsageError once the connection is closed."""
+        if self._session is None:
+            raise UsageError("the connection is closed")
+        return self._session
+
+    def cursor(self) -> Cursor:
+        """A new cursor of this connection."""
+        return Cursor(self)
+
+    def execute(self, sql: str, parameters: Sequence[Any] | None = None, **settings: Any) -> Cursor:
+        """A new cursor that holds the answer; `settings` hold for this statement alone."""
+        return self.cursor().execute(sql, parameters, **settings)
+
+    def explain(self, sql: str, parameters: Sequence[Any] | None = None, **settings: Any) -> Plan:
+        """What the statement would do and cost: free, and reads no private data."""
+        return self.session.explain(sql, parameters, **settings)
+
+    def budget(self, dataset: str | None = None) -> Budget:
+        """What was granted, spent and is left."""
+        return self.session.budget(dataset)
+
+    def interrupt(self) -> None:
+        """Stop the running statement; may be called from another thread."""
+        self.session.interrupt()
+
+    def commit(self) -> None:
+        """Nothing to do: charges are durable before answers are seen."""
+        self._check()
+
+    def rollback(self) -> None:
+        """Nothing to do: a charge cannot be taken back."""
+        self._check()
+
+    def _check(self) -> Session:
+        return self.session
+
+    def close(self) -> None:
+        """Close the session; closing again does nothing."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def __enter__(self) -> Connection:
+        self._check()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Cursor:
+    """The answer to the last statement, read row by row or as a frame."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.arraysize = 1
+        self._connection: Connection | None = connection
+        self._page: Sheet | None = None
+        self._releases: tuple[Release, ...] = ()
+        self._position = 0
+
+    @property
+    def connection(self) -> Connection:
+        """The connection; raises UsageError once the cursor is closed."""
+        if self._connection is None:
+            raise UsageError("the cursor is closed")
+        return self._connection
+
+    def execute(self, sql: str, parameters: Sequence[Any] | None = None, **settings: Any) -> Cursor:
+        """Answer one statement; `?` in it stands for a parameter, a literal of the analyst."""
+        self._page, self._releases, self._position = None, (), 0
+        self._answer(sql, parameters, settings)
+        return self
+
+    def executemany(self, sql: str, sets: Iterable[Sequence[Any]], **settings: Any) -> Cursor:
+        """Answer the statement once for each set of parameters, each at its own price.
+
+        The rows of all answers follow each other; `releases` has the answers apart. What is
+        answered stays readable when a later set is refused.
+        """
+        self._page, self._releases, self._position = None, (), 0
+        for parameters in sets:
+            self._answer(sql, parameters, settings)
+        return self
+
+    def _answer(
+        self, sql: str, parameters: Sequence[Any] | None, settings: Mapping[str, Any]
+    ) -> None:
+        """Answer one statement and add its rows to the page."""
+        session = self.connection.session
+        release = session.answer(sql, _literals(parameters), **settings)
+        page = sheet(release, intervals=_wanted(settings, session))
+        if self._page is not None:
+            page = Sheet(page.columns, page.types, [*self._page.rows, *page.rows])
+        self._page, self._releases = page, (*self._releases, release)
+
+    @property
+    def release(self) -> Release:
+        """The last answer with intervals, standard errors, backend, price and what is left."""
+        if not self._releases:
+            raise UsageError("no statement was answered yet")
+        return self._releases[-1]
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """The answers to the last execute or executemany."""
+        return self._releases
+
+    @property
+    def description(self) -> tuple[Column, ...] | None:
+        """Name and DuckDB type of each column, seven fields as PEP 249 says; None before."""
+        page = self._page
+        if page is None:
+            return None
+        return tuple(
+            (name, kind, None, None, None, None, None)
+            for name, kind in zip(page.columns, page.types, strict=True)
+        )
+
+    @property
+    def rowcount(self) -> int:
+        """The number of rows of the answer, -1 before there is one."""
+        return -1 if self._page is None else len(self._page.rows)
+
+    def fetchone(self) -> tuple[Value, ...] | None:
+        """The next row, None after the last."""
+        rows = self.fetchmany(1)
+        return rows[0] if rows else None
+
+    def fetchmany(self, size: int | None = None) -> list[tuple[Value, ...]]:
+        """The next `size` rows (`arraysize` by default), fewer at the end."""
+        page = self._read()
+        wanted = self.arraysize if size is None else size
+        if wanted < 0:
+            raise UsageError(f"cannot fetch {wanted} rows")
+        rows = list(page.rows[self._position : self._position + wanted])
+        self._position += len(rows)
+        return rows
+
+    def fetchall(self) -> list[tuple[Value, ...]]:
+        """The rows that are left."""
+        rows = list(self._read().rows[self._position :])
+        self._position += len(rows)
+        return rows
+
+    def df(self) -> pandas.DataFrame:
+        """All rows as a pandas data frame."""
+        from dpsql.surfaces import frames
+
+        return frames.df(self._read())
+
+    def arrow(self) -> pyarrow.Table:
+        """All rows as an Arrow table."""
+        from dpsql.surfaces import frames
+
+        return frames.arrow(self._read())
+
+    def pl(self) -> polars.DataFrame:
+        """All rows as a polars data frame."""
+        from dpsql.surfaces import frames
+
+        return frames.pl(self._read())
+
+    def setinputsizes(self, sizes: Sequence[Any]) -> None:
+        """Nothing to do; PEP 249 asks for it."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Nothing to do; PEP 249 asks for it."""
+
+    def close(self) -> None:
+        """Forget the answer; the cursor cannot be used afterwards."""
+        self._connection = self._page = None
+        self._releases = ()
+
+    def __iter__(self) -> Iterator[tuple[Value, ...]]:
+        while (row := self.fetchone()) is not None:
+            yield row
+
+    def __enter__(self) -> Cursor:
+        self._check()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _check(self) -> Session:
+        """The session. Raises UsageError when the cursor or its connection is closed."""
+        return self.connection.session
+
+    def _read(self) -> Sheet:
+        self._check()
+        if self._page is None:
+            raise UsageError("nothing to fetch: no statement was answered yet")
+        return self._page
+
+
+def _literals(parameters: Sequence[Any] | None) -> Sequence[Any] | None:
+    """The parameters, which stand by position."""
+    if isinstance(parameters, Mapping | str | bytes):
+        raise UsageError("parameters are a list or tuple, one value for each ? in the statement")
+    return parameters
+
+
+def _wanted(settings: Mapping[str, Any], session: Session) -> bool:
+    """Whether the statement's intervals are columns."""
+    wanted = settings.get("intervals", session.settings.intervals)
+    return wanted.lower() in ("on", "true", "1") if isinstance(wanted, str) else bool(wanted)

@@ -1,0 +1,138 @@
+"""Numbers and values as people read them, and as files hold them."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from decimal import Decimal
+
+from dpsql.release import Budget, Cost, Value
+
+
+def plain(value: Value) -> str | None:
+    """The value as a text file holds it, in DuckDB's spelling; None for NULL."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return repr(value)
+        case datetime.datetime():
+            return value.isoformat(" ")
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+        case datetime.timedelta():
+            return _interval(value)
+        case _:
+            return str(value)
+
+
+def measured(value: Value, low: float | None, high: float | None) -> tuple[str, str]:
+    """The value with thousands separators, and its error: ` ± 47`, ` [0.21, 0.28]` or nothing.
+
+    The interval shown always holds the released one. A fraction is shown to the digit where its
+    half-width has two figures.
+    """
+    if value is None:
+        return "NULL", ""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return plain(value) or "", ""
+    if low is None or high is None or not math.isfinite(value):
+        return grouped(value), ""
+    if math.isinf(low) or math.isinf(high):
+        return grouped(value), f" [{_bound(low)}, {_bound(high)}]"
+    below, above = float(value) - low, high - float(value)
+    half = max(below, above)
+    whole = isinstance(value, int) and float(low).is_integer() and float(high).is_integer()
+    digits = 0 if whole else _digits(half)
+    if abs(above - below) > 0.1 * half or half < 0:
+        floor, ceiling = (
+            _rounded(low, digits, "ROUND_FLOOR"),
+            _rounded(high, digits, "ROUND_CEILING"),
+        )
+        return _rounded(value, digits), f" [{floor}, {ceiling}]"
+    return _rounded(value, digits), f" ± {_half(value, low, high, digits)}"
+
+
+def grouped(value: int | float | Decimal) -> str:
+    """A number with thousands separators, to at most 15 figures."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    if not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Decimal):
+        return f"{value:,f}"
+    if value and not 1e-6 <= abs(value) < 1e15:
+        return f"{value:.6g}"
+    shown = f"{value:,.15g}" if value.is_integer() else f"{value:,.6f}".rstrip("0").rstrip(".")
+    return "0" if shown == "-0" else shown
+
+
+def figure(number: float) -> str:
+    """A cost to three figures."""
+    if not math.isfinite(number):
+        return "infinite" if number == math.inf else str(number)
+    if number == 0:
+        return "0"
+    if not 1e-4 <= abs(number) < 1e15:
+        return f"{number:.2e}"
+    return f"{number:,.{max(2 - math.floor(math.log10(abs(number))), 0)}f}"
+
+
+def share(cost: Cost, budget: Budget) -> float:
+    """The part of the grant that the cost takes, in the currency of the grant."""
+    granted = budget.granted
+    if granted.delta > 0:
+        return cost.rho / granted.rho if granted.rho else math.inf
+    return cost.epsilon / granted.epsilon if granted.epsilon else math.inf
+
+
+def percent(part: float) -> str:
+    """A share in percent: `1.0 %`."""
+    if part >= 0.1:
+        return f"{100 * part:,.0f} %"
+    return f"{100 * part:.1f} %" if part >= 0.0095 or part == 0 else f"{100 * part:.1g} %"
+
+
+def _digits(half: float) -> int:
+    """Decimals at which the half-width has two figures."""
+    return min(max(1 - math.floor(math.log10(half)), 0), 15) if half > 0 else 6
+
+
+def _rounded(value: float | Decimal, digits: int, rounding: str = "ROUND_HALF_EVEN") -> str:
+    if isinstance(value, float) and not abs(value) < 1e15:
+        return f"{value:.6g}"
+    shown = f"{_exact(value, digits, rounding):,f}"
+    return shown[1:] if shown.startswith("-") and not shown.strip("-0.") else shown
+
+
+def _half(value: float | Decimal, low: float, high: float, digits: int) -> str:
+    """The least half-width, at `digits` decimals, that holds the interval about the value shown."""
+    if not max(abs(low), abs(high)) < 1e15:
+        return f"{max(high - float(value), float(value) - low):.2g}"
+    middle = _exact(value, digits, "ROUND_HALF_EVEN")
+    with decimal.localcontext(prec=60):
+        half = max(Decimal(high) - middle, middle - Decimal(low))
+        # One part in 10^9 of the last digit forgives the float's own rounding.
+        step = Decimal(1).scaleb(-digits)
+        return (
+            f"{(half - step * Decimal('1e-9')).quantize(step, rounding=decimal.ROUND_CEILING):,f}"
+        )
+
+
+def _exact(value: float | Decimal, digits: int, rounding: str) -> Decimal:
+    with decimal.localcontext(prec=60):
+        return Decimal(value).quantize(Decimal(1).scaleb(-digits), rounding=rounding)
+
+
+def _bound(value: float) -> str:
+    return ("-" if value < 0 else "") + "infinity" if math.isinf(value) else grouped(value)
+
+
+def _interval(value: datetime.timedelta) -> str:
+    days = f"{value.days} day{'' if value.days == 1 else 's'}" if value.days else ""
+    rest = value - datetime.timedelta(days=value.days)
+    clock = (datetime.datetime.min + rest).time().isoformat() if rest or not days else ""
+    return " ".join(part for part in (days, clock) if part)

@@ -1,0 +1,243 @@
+"""Releases and plans as text: table, CSV, JSON, Markdown (Parquet is written by `frames`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from dpsql.release import Cost, Plan, Release, Row
+from dpsql.surfaces.figures import figure, grouped, measured, percent, plain, share
+from dpsql.surfaces.sheet import measured as measured_columns
+from dpsql.surfaces.sheet import numeric, sheet
+from dpsql.surfaces.table import table
+from dpsql.surfaces.terminal import joined, visible
+
+FORMATS = ("table", "csv", "json", "markdown", "parquet")
+SUFFIXES = {
+    ".csv": "csv",
+    ".json": "json",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".parquet": "parquet",
+}
+ROWS_SHOWN = 40  # of a plan; its JSON has them all
+
+
+def lines(
+    release: Release,
+    form: str,
+    *,
+    intervals: bool = False,
+    width: int | None = None,
+    drawn: bool = True,
+) -> Iterator[str]:
+    """The release in a text format, line by line."""
+    match form:
+        case "csv":
+            return csv_lines(release, intervals=intervals)
+        case "json":
+            return json_lines(release.to_dict())
+        case "markdown":
+            return markdown_lines(release, intervals=intervals)
+        case "table":
+            return table_lines(release, intervals=intervals, width=width, drawn=drawn)
+        case _:
+            raise ValueError(f"not a text format: {form!r}")
+
+
+def table_lines(
+    release: Release, *, intervals: bool = False, width: int | None = None, drawn: bool = True
+) -> Iterator[str]:
+    """A drawn table of values and half-widths, and below it the price and the notes.
+
+    With `intervals` the bounds are columns of their own and no half-width is shown.
+    """
+    if release.columns:
+        columns, cells, right = _grid(release, intervals)
+        yield from table(columns, cells, right, width=width, drawn=drawn)
+    yield joined(summary(release), width)
+    yield from (f"note: {visible(note)}" for note in release.notes)
+
+
+def _grid(release: Release, intervals: bool) -> tuple[list[str], list[list[str]], list[bool]]:
+    """Names, cells and alignments of the table: measured cells first in pairs, then padded."""
+    names: list[str] = []
+    right: list[bool] = []
+    made: list[list[str]] = []
+    noisy = measured_columns(release)
+    for index, name in enumerate(release.columns):
+        values = [row[index] for row in release.rows]
+        if index not in noisy:
+            names.append(name)
+            right.append(numeric(release.types[index]))
+            made.append([_cell(value) for value in values])
+            continue
+        low = [line[index] for line in release.low]
+        high = [line[index] for line in release.high]
+        pairs = [measured(*triple) for triple in zip(values, low, high, strict=True)]
+        right += [True]
+        names.append(name)
+        if intervals:
+            names += [f"{name}_low", f"{name}_high"]
+            right += [True, True]
+            made += [[value for value, _ in pairs], _bounds(low), _bounds(high)]
+        else:
+            widest = max((len(error) for _, error in pairs), default=0)
+            made.append([value + _error(error, widest) for value, error in pairs])
+    rows = [list(row) for row in zip(*made, strict=True)]
+    return [visible(name) for name in names], rows, right
+
+
+def _error(error: str, size: int) -> str:
+    """An error padded so that the signs of a column stand below each other."""
+    return " ± " + error[3:].rjust(size - 3) if error.startswith(" ± ") else error.ljust(size)
+
+
+def _bounds(bounds: Iterable[float | None]) -> list[str]:
+    return ["NULL" if bound is None else grouped(bound) for bound in bounds]
+
+
+def _cell(value: Any) -> str:
+    text = plain(value)
+    return "NULL" if text is None else visible(text)
+
+
+def summary(release: Release) -> list[str]:
+    """What the answer is and what it cost, in parts."""
+    price, left = release.price, release.left
+    if price is None:
+        return ["free: nothing was charged"]
+    parts = [release.backend] if release.backend else []
+    if measured_columns(release):
+        parts.append(f"{100 * release.confidence:.4g} % intervals")
+    if release.reused:
+        parts.append("released before")
+    parts.append(priced(price, None if left is None else share(price, left)))
+    if left is not None:
+        parts.append(f"ε left {figure(left.left.epsilon)}")
+    return parts
+
+
+def priced(price: Cost, part: float | None) -> str:
+    """A price in words."""
+    words = f"price ε {figure(price.epsilon)} alone"
+    return words if part is None else f"{words}, {percent(part)} of the grant"
+
+
+def csv_lines(release: Release, *, intervals: bool = False) -> Iterator[str]:
+    """A header row and the plain values. NULL is an empty field, an empty text is `""`."""
+    page = sheet(release, intervals=intervals)
+    yield ",".join(_field(name) for name in page.columns)
+    for row in page.rows:
+        yield ",".join(_field(plain(value)) for value in row)
+
+
+def _field(text: str | None) -> str:
+    if text is None:
+        return ""
+    if not text or any(sign in text for sign in ',"\r\n') or text != text.strip():
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def markdown_lines(release: Release, *, intervals: bool = False) -> Iterator[str]:
+    """A Markdown table of the plain values, numbers to the right."""
+    page = sheet(release, intervals=intervals)
+    yield _markdown(page.columns)
+    yield "| " + " | ".join("---:" if numeric(kind) else "---" for kind in page.types) + " |"
+    for row in page.rows:
+        yield _markdown(["NULL" if (text := plain(value)) is None else text for value in row])
+
+
+def _markdown(texts: Iterable[str]) -> str:
+    return "| " + " | ".join(_escaped(text) for text in texts) + " |"
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown shows as it is, on one line."""
+    if text.isalnum():
+        return text
+    for sign, shown in (
+        ("\\", "\\\\"),
+        ("|", "\\|"),
+        ("<", "&lt;"),
+        ("\r\n", "<br>"),
+        ("\n", "<br>"),
+    ):
+        text = text.replace(sign, shown)
+    return visible(text)
+
+
+def json_lines(fields: dict[str, Any]) -> Iterator[str]:
+    """An object in JSON, one row of a grid a line."""
+    yield "{"
+    for number, (name, value) in enumerate(fields.items(), 1):
+        comma = "," if number < len(fields) else ""
+        if name in ("rows", "stderr", "low", "high") and value:
+            yield f"  {_json(name)}: ["
+            for row in value[:-1]:
+                yield f"    {_json(row)},"
+            yield f"    {_json(value[-1])}"
+            yield f"  ]{comma}"
+        else:
+            yield f"  {_json(name)}: {_json(value)}{comma}"
+    yield "}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def plan_lines(plan: Plan, *, width: int | None = None, drawn: bool = True) -> Iterator[str]:
+    """What a statement would do: the shape of its answer, the candidates, the price."""
+    yield f"plan for {plan.dataset}: {plan.backend}" if plan.dataset else f"plan: {plan.backend}"
+    rows = [
+        [_predicted(value, error) for value, error in zip(row, errors, strict=True)]
+        for row, errors in zip(plan.rows[:ROWS_SHOWN], plan.stderr[:ROWS_SHOWN], strict=True)
+    ]
+    noisy = [any(line[i] is not None for line in plan.stderr) for i in range(len(plan.columns))]
+    right = [numeric(kind) or noise for kind, noise in zip(plan.types, noisy, strict=True)]
+    names = [visible(name) for name in plan.columns]
+    yield from table(names, rows, right, width=width, drawn=drawn)
+    if len(plan.rows) > ROWS_SHOWN:
+        yield f"({len(plan.rows) - ROWS_SHOWN:,} more rows)"
+    if any(noisy):
+        yield "± is the standard error to expect; the values themselves are not computed"
+    if plan.candidates:
+        yield from _candidates(plan, width, drawn)
+    exact = "exact" if plan.sensitivity_exact else "a bound from above"
+    yield joined(
+        [
+            f"sensitivity {figure(plan.sensitivity)} rows ({exact})",
+            f"{plan.queries:,} linear quer{'y' if plan.queries == 1 else 'ies'}",
+            f"{plan.cells:,} cells",
+        ],
+        width,
+    )
+    part = None if plan.left is None else share(plan.price, plan.left)
+    parts = [priced(plan.price, part)]
+    if plan.left is not None:
+        parts.append(f"ε left {figure(plan.left.left.epsilon)}")
+    yield joined([*parts, "nothing was charged"], width)
+    yield from (f"note: {visible(note)}" for note in plan.notes)
+
+
+def _predicted(value: Any, error: float | None) -> str:
+    if error is not None:
+        return f"± {figure(error)}"
+    return "?" if value is None else _cell(value)
+
+
+def _candidates(plan: Plan, width: int | None, drawn: bool) -> Iterator[str]:
+    rows: list[list[str]] = [
+        [candidate.backend, figure(candidate.price.epsilon), figure(candidate.rmse)]
+        for candidate in plan.candidates
+    ]
+    names = ("candidate", "price ε" if drawn else "price eps", "error (rows)")
+    yield from table(names, rows, (False, True, True), width=width, drawn=drawn)
+
+
+def cells_of(rows: Sequence[Row]) -> list[list[str]]:
+    """Rows of plain values as cells of a table."""
+    return [[_cell(value) for value in row] for row in rows]

@@ -1,0 +1,175 @@
+"""Arguments and options that commands share, and the session they open."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from dpsql.errors import UsageError
+from dpsql.surfaces.commands import Run
+
+if TYPE_CHECKING:
+    from dpsql.session import Session
+
+F = TypeVar("F", bound=Callable[..., Any])
+LONGEST_FILE = 1_000_000  # bytes of SQL that are read at all
+SETTINGS = ("epsilon", "rho", "confidence", "backend", "intervals", "clamp")
+
+schema_option = click.option(
+    "-s",
+    "--schema",
+    "schemas",
+    multiple=True,
+    envvar="DPSQL_SCHEMA",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Schema file, or a folder of them; may repeat. [default: beside DB]",
+)
+ledger_option = click.option(
+    "--ledger",
+    envvar="DPSQL_LEDGER",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Ledger file. [default: DB with the suffix .ledger]",
+)
+user_option = click.option(
+    "-u",
+    "--user",
+    envvar="DPSQL_USER",
+    metavar="USER",
+    help="Who asks, and pays. [default: your login name]",
+)
+
+
+def purse_options(command: F) -> F:
+    """-s, -u and --ledger."""
+    return schema_option(user_option(ledger_option(command)))
+
+
+def setting_options(command: F) -> F:
+    """The settings of a statement."""
+    for option in reversed(
+        [
+            click.option(
+                "--epsilon",
+                type=float,
+                help="Price: the statement alone is (epsilon, delta of the grant)-private.",
+            ),
+            click.option("--rho", type=float, help="Price in zCDP, instead of epsilon."),
+            click.option(
+                "--confidence", type=float, help="Level of the intervals. [default: 0.95]"
+            ),
+            click.option(
+                "--backend",
+                type=click.Choice(["auto", "gaussian", "laplace"]),
+                help="How to answer. [default: auto]",
+            ),
+            click.option(
+                "--intervals/--no-intervals",
+                default=None,
+                help="Add columns <name>_low and <name>_high after each noisy value.",
+            ),
+            click.option(
+                "--clamp/--no-clamp",
+                default=None,
+                help="Cut negative counts to 0; this biases them upwards.",
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def chosen(given: dict[str, Any]) -> dict[str, Any]:
+    """The settings that were given."""
+    return {name: given[name] for name in SETTINGS if given.get(name) is not None}
+
+
+def database(words: tuple[str, ...], wanted: int, names: str) -> tuple[Path, tuple[str, ...]]:
+    """DB and the words after it, at most `wanted`; DB may be left out when DPSQL_DB names it.
+
+    With DPSQL_DB set, as many words as are expected after DB leave DB out, unless the first is a
+    file that exists.
+    """
+    default = os.environ.get("DPSQL_DB")
+    if default and len(words) <= wanted and not (words and _is_file(words[0])):
+        return Path(default), words
+    if not words:
+        raise UsageError(f"no database: give {names}, or set DPSQL_DB")
+    if len(words) > wanted + 1:
+        raise UsageError(
+            f"unexpected argument {words[wanted + 1]!r}: give {names} (quote text that has spaces)"
+        )
+    first, rest = words[0], words[1:]
+    if not rest and wanted and any(letter.isspace() for letter in first) and not _is_file(first):
+        raise UsageError(f"no database: give {names}, or set DPSQL_DB")
+    return Path(first), rest
+
+
+def _is_file(word: str) -> bool:
+    try:
+        return os.path.isfile(word)
+    except ValueError:
+        return False
+
+
+@contextmanager
+def opened(
+    run: Run,
+    db: Path,
+    schemas: tuple[Path, ...],
+    user: str | None,
+    ledger: Path | None,
+    settings: dict[str, Any],
+) -> Iterator[Session]:
+    """A session, known to the run so that an interruption can say what was charged."""
+    from dpsql.session import Session
+
+    with Session(
+        db, schema=list(schemas) or None, user=user, ledger=ledger, settings=settings
+    ) as session:
+        run.session = session
+        yield session
+
+
+def statement(words: tuple[str, ...], file: Path | None) -> str:
+    """The SQL: an argument, a file, or standard input."""
+    if words and file is not None:
+        raise UsageError("give the statement as an argument or with -f FILE, not both")
+    if words:
+        text = words[0]
+    elif file is not None and str(file) != "-":
+        text = read(file)
+    elif file is None and sys.stdin.isatty():
+        raise UsageError("no statement: give it as an argument, with -f FILE, or on standard input")
+    else:
+        text = decoded(sys.stdin.buffer.read(LONGEST_FILE + 1), "standard input")
+    if not text.strip():
+        raise UsageError("the statement is empty")
+    return text
+
+
+def read(file: Path) -> str:
+    """The text of a file of SQL. Raises UsageError."""
+    try:
+        with open(file, "rb") as opened_file:
+            return decoded(opened_file.read(LONGEST_FILE + 1), str(file))
+    except OSError as error:
+        reason = (error.strerror or "input failed").lower()
+        raise UsageError(f"cannot read {file}: {reason}") from None
+
+
+def decoded(content: bytes, name: str) -> str:
+    """UTF-8 text. Raises UsageError."""
+    if len(content) > LONGEST_FILE:
+        raise UsageError(f"{name} is longer than {LONGEST_FILE:,} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not UTF-8 text (byte {error.start})") from None

@@ -1,0 +1,191 @@
+"""`dpsql query` and `dpsql explain`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dpsql.surfaces.commands import Run
+from dpsql.surfaces.options import (
+    chosen,
+    database,
+    opened,
+    purse_options,
+    setting_options,
+    statement,
+)
+
+if TYPE_CHECKING:
+    from dpsql.release import Release
+    from dpsql.surfaces.output import Target
+
+
+@click.command(options_metavar="[OPTIONS]")
+@click.argument("words", nargs=-1, metavar='DB ["SQL"]')
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(path_type=Path),
+    help="Read the statement from a file (- : stdin).",
+)
+@purse_options
+@setting_options
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json", "markdown", "parquet"]),
+    help="[default: by the suffix of -o, else table]",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to a file, which is whole or not there. Parquet needs one.",
+)
+@click.pass_obj
+def query(
+    run: Run,
+    /,
+    words: tuple[str, ...],
+    file: Path | None,
+    schemas: tuple[Path, ...],
+    user: str | None,
+    ledger: Path | None,
+    form: str | None,
+    output: Path | None,
+    **settings: Any,
+) -> None:
+    """Answer one SQL statement, privately.
+
+    DB is a .duckdb, .parquet or .csv file. The statement is an argument, a file (-f) or standard
+    input. Without --epsilon or --rho it costs 1 % of the grant.
+
+    \b
+    dpsql query adult.duckdb "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex"
+    dpsql query adult.duckdb -f report.sql --epsilon 0.1 --format json
+    echo "SELECT AVG((age > 40)::INT) FROM adult" | dpsql query adult.duckdb
+    dpsql query adult.duckdb "SELECT ..." --intervals -o answer.parquet
+
+    A table shows each value with the half-width of its interval; the other formats hold plain
+    values (JSON: the whole release). In Parquet a repeated column name gets a number: n, n_1.
+    """
+    from dpsql.surfaces.formats import SUFFIXES
+    from dpsql.surfaces.output import Target
+
+    db, rest = database(words, 1, 'DB "SQL"')
+    sql = statement(rest, file)
+    if form is None:
+        form = SUFFIXES.get(output.suffix.lower(), "table") if output else "table"
+    if form == "parquet" and output is None:
+        raise click.UsageError("parquet needs a file: add -o FILE")
+    target = None if output is None else Target(output)
+    try:
+        with opened(run, db, schemas, user, ledger, chosen(settings)) as session:
+            release = session.answer(sql)
+            intervals = session.settings.intervals
+        show(release, form, intervals, target, run)
+    finally:
+        if target is not None:
+            target.discard()
+
+
+def show(release: Release, form: str, intervals: bool, target: Target | None, run: Run) -> None:
+    """Write the release to its file or to standard output.
+
+    A paid answer is never lost: what a file cannot take is printed, and what standard output
+    cannot take goes to standard error.
+    """
+    from dpsql.surfaces import terminal
+    from dpsql.surfaces.formats import lines, summary
+    from dpsql.surfaces.output import aside, text_writer, words, write_lines
+
+    made = lines(
+        release,
+        form if form != "parquet" else "csv",
+        intervals=intervals,
+        width=terminal.width(sys.stdout) if target is None else None,
+        drawn=target is not None or terminal.draws(sys.stdout),
+    )
+    if target is not None:
+        try:
+            if form == "parquet":
+                from dpsql.surfaces import frames
+                from dpsql.surfaces.sheet import sheet
+
+                page = sheet(release, intervals=intervals)
+                target.place(lambda path: frames.parquet(page, path))
+            else:
+                target.place(text_writer(made))
+        except OSError as error:
+            terminal.say(
+                f"cannot write {target.path}: {words(error)}; the answer follows", sys.stderr
+            )
+            run.code = 2
+            show(release, "csv" if form == "parquet" else form, intervals, None, run)
+            return
+        aside(f"wrote {len(release.rows):,} rows to {target.path}")
+    else:
+        try:
+            write_lines(made, sys.stdout)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            terminal.say(
+                f"cannot write to standard output: {words(error)}; the answer follows", sys.stderr
+            )
+            run.code = 2
+            again = lines(release, form, intervals=intervals, drawn=terminal.draws(sys.stderr))
+            write_lines(again, sys.stderr)
+            return
+    if form != "table" and form != "json":
+        aside(terminal.joined(summary(release), terminal.width(sys.stderr)))
+        for note in release.notes:
+            aside(f"note: {terminal.visible(note)}")
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar='DB ["SQL"]')
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(path_type=Path),
+    help="Read the statement from a file (- : stdin).",
+)
+@purse_options
+@setting_options
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+@click.pass_obj
+def explain(
+    run: Run,
+    /,
+    words: tuple[str, ...],
+    file: Path | None,
+    schemas: tuple[Path, ...],
+    user: str | None,
+    ledger: Path | None,
+    form: str,
+    **settings: Any,
+) -> None:
+    """Show what a statement would do and cost. Free; reads no private data.
+
+    \b
+    dpsql explain adult.duckdb "SELECT sex, COUNT(*) FROM adult GROUP BY sex" --epsilon 0.1
+    """
+    from dpsql.surfaces import terminal
+    from dpsql.surfaces.formats import json_lines, plan_lines
+    from dpsql.surfaces.output import write_lines
+
+    db, rest = database(words, 1, 'DB "SQL"')
+    sql = statement(rest, file)
+    with opened(run, db, schemas, user, ledger, chosen(settings)) as session:
+        plan = session.explain(sql)
+    stream = sys.stdout
+    if form == "json":
+        made = json_lines(plan.to_dict())
+    else:
+        made = plan_lines(plan, width=terminal.width(stream), drawn=terminal.draws(stream))
+    write_lines(made, stream)

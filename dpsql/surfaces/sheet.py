@@ -1,0 +1,71 @@
+"""A release as plain columns and rows, with its intervals as columns when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dpsql.release import Release, Row
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """Names, DuckDB types and rows of plain values, as scripts read them."""
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: Sequence[Row]
+
+
+def sheet(release: Release, *, intervals: bool) -> Sheet:
+    """The release's values; with `intervals`, `<name>_low` and `<name>_high` follow each value
+    column, as DOUBLE."""
+    bounded = measured(release) if intervals else ()
+    if not bounded:
+        return Sheet(release.columns, release.types, release.rows)
+    columns: list[str] = []
+    types: list[str] = []
+    for index, (name, kind) in enumerate(zip(release.columns, release.types, strict=True)):
+        columns.append(name)
+        types.append(kind)
+        if index in bounded:
+            columns += [f"{name}_low", f"{name}_high"]
+            types += ["DOUBLE", "DOUBLE"]
+    rows = [
+        tuple(
+            item
+            for index, value in enumerate(row)
+            for item in ((value, low[index], high[index]) if index in bounded else (value,))
+        )
+        for row, low, high in zip(release.rows, release.low, release.high, strict=True)
+    ]
+    return Sheet(tuple(columns), tuple(types), rows)
+
+
+def measured(release: Release) -> frozenset[int]:
+    """Positions of the columns that hold noisy values: those with an error in some row."""
+    return frozenset(
+        index
+        for index in range(len(release.columns))
+        if any(line[index] is not None for grid in (release.stderr, release.low) for line in grid)
+    )
+
+
+def distinct(names: Iterable[str]) -> tuple[str, ...]:
+    """The names, a repeated one numbered as DuckDB does (`n`, `n_1`), letter case aside."""
+    taken: set[str] = set()
+    chosen: list[str] = []
+    for name in names:
+        unique, number = name, 0
+        while unique.lower() in taken:
+            number += 1
+            unique = f"{name}_{number}"
+        taken.add(unique.lower())
+        chosen.append(unique)
+    return tuple(chosen)
+
+
+def numeric(kind: str) -> bool:
+    """Whether values of a DuckDB type are numbers."""
+    base = kind.split("(")[0]
+    return base in ("DOUBLE", "FLOAT", "DECIMAL") or base.endswith("INT") or base == "INTEGER"

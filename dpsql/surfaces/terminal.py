@@ -1,0 +1,133 @@
+"""What the standard streams can show: width, box drawing, colour."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterator
+from typing import TextIO
+
+DRAWN = "┌┬┐├┼┤└┴┘─│±·ερ√…█░≈"
+
+
+def prepare() -> None:
+    """Make the standard streams write what their encoding lacks as escapes, and never fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def draws(stream: TextIO) -> bool:
+    """Whether the stream's encoding has box drawing and the signs that we use."""
+    try:
+        DRAWN.encode(getattr(stream, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person watches the stream."""
+    try:
+        return stream.isatty()
+    except (AttributeError, ValueError):
+        return False
+
+
+def width(stream: TextIO) -> int | None:
+    """Columns of the terminal behind the stream; None where lines may be as long as they like."""
+    return max(shutil.get_terminal_size().columns, 20) if is_terminal(stream) else None
+
+
+def coloured(stream: TextIO) -> bool:
+    """Whether to colour: on a terminal that can, unless NO_COLOR asks not to."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return is_terminal(stream) and not plain
+
+
+def paint(text: str, code: str, stream: TextIO) -> str:
+    """The text in an ANSI colour where the stream shows colours."""
+    return f"\x1b[{code}m{text}\x1b[0m" if text and coloured(stream) else text
+
+
+def signs(text: str, stream: TextIO) -> str:
+    """Our own words with signs that the stream lacks spelt in ASCII."""
+    if draws(stream):
+        return text
+    for sign, spelt in (("±", "+/-"), ("·", "|"), ("ε", "eps"), ("…", "..."), ("≈", "~")):
+        text = text.replace(sign, spelt)
+    return text.replace("█", "#").replace("░", ".").replace("ρ", "rho").replace("√", "sqrt ")
+
+
+def say(text: str, stream: TextIO) -> None:
+    """Write one line, in signs that the stream has."""
+    stream.write(signs(text, stream) + "\n")
+
+
+def joined(parts: list[str], columns: int | None, separator: str = " · ") -> str:
+    """Parts on as few lines as fit in `columns`, broken between parts only."""
+    lines: list[str] = []
+    for part in parts:
+        longer = f"{lines[-1]}{separator}{part}" if lines else part
+        if lines and columns is not None and cells(longer) > columns:
+            lines.append(part)
+        else:
+            lines[-1:] = [longer]
+    return "\n".join(lines)
+
+
+def cells(text: str) -> int:
+    """Columns that the text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    from wcwidth import wcswidth
+
+    return max(wcswidth(text), 0)
+
+
+def visible(text: str, keep: str = "") -> str:
+    """The text with control and direction characters escaped, but for those in `keep`."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c in keep or not _hidden(c) else _escape(c) for c in text)
+
+
+def _hidden(character: str) -> bool:
+    kind = unicodedata.category(character)
+    return kind in ("Cc", "Cs", "Zl", "Zp") or (kind == "Cf" and character not in "\u200c\u200d")
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def cut(text: str, columns: int, ellipsis: str) -> str:
+    """The text, or its beginning and an ellipsis, in at most `columns` columns."""
+    if cells(text) <= columns:
+        return text
+    room = columns - cells(ellipsis)
+    if text.isascii():
+        return text[:room] + ellipsis
+    kept = text
+    while kept and cells(kept) > room:
+        kept = kept[:-1]
+    return kept + ellipsis
+
+
+@contextlib.contextmanager
+def progress(words: str) -> Iterator[None]:
+    """Show on standard error, when it is a terminal, that long work goes on."""
+    watched = is_terminal(sys.stderr)
+    if watched:
+        sys.stderr.write(signs(words, sys.stderr))
+        sys.stderr.flush()
+    try:
+        yield
+    finally:
+        if watched:
+            sys.stderr.write("\r" + " " * cells(signs(words, sys.stderr)) + "\r")
+            sys.stderr.flush()
