@@ -1,0 +1,335 @@
+"""A bound statement becomes a workload of linear queries, and how answers are made of them.
+
+Every aggregate is one or more integer weight functions of a cell. A count has weight 1; the mean
+of a value in [lo, hi] is measured as two disjoint parts, (value - lo) and (hi - value), whose sum
+is (hi - lo) x rows: their joint L2 sensitivity is that of one count in units of (hi - lo). A
+variance is measured in the three parts of a quadratic partition of unity. Equal weights of a
+statement are measured once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.domain import Domain
+from dpsql.query.bind import Aggregate, Bound, BoundSelect
+from dpsql.query.expr import Column, Const, Expr, Op, columns, conjuncts
+from dpsql.query.grid import Grid
+from dpsql.query.groups import Groups, group
+from dpsql.query.linear import MAX_WEIGHT, Block, Table, Term, Weight, Workload
+from dpsql.query.predicate import ALWAYS, TRUE, And, Predicate, mentioned, truth
+from dpsql.query.tree import Condition, Trees
+from dpsql.query.typing import Typer
+from dpsql.query.weights import whole
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A number of rows: answer `weight` as it is."""
+
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A sum: `unit` times the answer `weight`; `type` is DuckDB's."""
+
+    weight: int
+    unit: Fraction
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A mean in [lo, hi]: lo + (hi - lo) a / (a + b) of the answers `above` and `below`."""
+
+    above: int
+    below: int
+    lo: Fraction
+    hi: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A variance or deviation over [lo, hi], of the answers to the three parts of `_spread`.
+
+    With N, S, Q the rows, the sum and the sum of squares of t = (value - lo)/(hi - lo):
+    low = 4 k^2 (N - 2S + Q), middle = 15 k^2 (S - Q), high = 4 k^2 Q, where k = `steps`.
+    """
+
+    low: int
+    middle: int
+    high: int
+    lo: Fraction
+    hi: Fraction
+    steps: int
+    kind: str  # var_samp, var_pop, stddev_samp or stddev_pop
+
+
+Estimator: TypeAlias = Count | Sum | Mean | Spread
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledSelect:
+    """One SELECT: its estimators, and the group keys of its rows."""
+
+    bound: BoundSelect
+    estimators: tuple[Estimator, ...]
+    groups: Groups
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compiled:
+    """A statement ready to be priced: a workload, and what is made of its answers.
+
+    `names` and `types` are DuckDB's for the statement's columns.
+    """
+
+    bound: Bound
+    workload: Workload
+    selects: tuple[CompiledSelect, ...]
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(select.groups.size for select in self.selects)
+
+
+def compile_bound(bound: Bound, grid: Grid, params: Sequence[Any] = ()) -> Compiled:
+    """The workload of a statement. Raises Refused; reads public values only."""
+    names, types = grid.describe(bound, params)
+    compiler = _Compiler(bound, grid)
+    selects, blocks = [], []
+    for select in bound.selects:
+        compiled, block = compiler.select(select)
+        selects.append(compiled)
+        blocks.append(block)
+    listed = sorted({name for select in bound.selects for name in _mentioned(select)})
+    workload = Workload(grid.domain(listed), tuple(blocks))
+    return Compiled(bound, workload, tuple(selects), tuple(names), tuple(types))
+
+
+def _mentioned(select: BoundSelect) -> set[str]:
+    exprs: list[Expr] = list(select.keys)
+    if select.where is not None:
+        exprs.append(select.where)
+    for aggregate in select.aggregates:
+        exprs += [e for e in (aggregate.argument, aggregate.condition) if e is not None]
+    return {name for expr in exprs for name in columns(expr)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The values of one branch of an aggregate's argument, on the grid of their columns."""
+
+    conditions: tuple[Condition, ...]
+    domain: Domain
+    values: NDArray[np.float64]
+    known: NDArray[np.bool_]  # not NULL, and possible under the conditions
+    source: Expr
+
+
+class _Compiler:
+    """Compiles the SELECTs of one statement; equal weights of a SELECT are kept once."""
+
+    def __init__(self, bound: Bound, grid: Grid) -> None:
+        self._grid, self._dataset = grid, bound.dataset
+        self._refuse = bound.ask.text.refusal
+        self._trees = Trees(grid, Typer(bound.dataset, self._refuse), self._refuse)
+        self._trees.check(bound.guards)
+
+    def select(self, select: BoundSelect) -> tuple[CompiledSelect, Block]:
+        """The estimators and the block of linear queries of one SELECT."""
+        tests = conjuncts(select.where) if select.where is not None else ()
+        conditions = [a.condition for a in select.aggregates if a.condition is not None]
+        arguments = [a.argument for a in select.aggregates if a.argument is not None]
+        branches = {a: self._trees.branches(a) for a in arguments}
+        tested = [e for found in branches.values() for cs, _ in found for e, _ in cs]
+        counted = [
+            Op("IS NOT NULL", (value,))
+            for a in select.aggregates
+            if a.kind == "count" and a.argument is not None
+            for _, value in branches[a.argument]
+            if not isinstance(value, Const | Column)
+        ]
+        self._trees.prepare([*tests, *conditions, *tested, *counted])
+        kept = [self._trees.predicate(test) for test in tests]
+        groups = group(select.keys, select.sets, kept, self._grid, self._refuse)
+        weights = _Weights(self._trees, self._grid, self._refuse, kept)
+        estimators = tuple(weights.estimator(a, self._dataset.column) for a in select.aggregates)
+        where = kept[0] if len(kept) == 1 else And(tuple(kept)) if kept else ALWAYS
+        block = Block(where, tuple(weights.listed), groups.groupings)
+        return CompiledSelect(select, estimators, groups), block
+
+
+class _Weights:
+    """The weight functions of one SELECT, each once."""
+
+    def __init__(
+        self, trees: Trees, grid: Grid, refuse: Any, kept: Sequence[Predicate]
+    ) -> None:
+        self._trees, self._grid, self._refuse, self._kept = trees, grid, refuse, kept
+        self.listed: list[Weight] = []
+        self._known: dict[Any, int] = {}
+
+    def estimator(self, aggregate: Aggregate, column: Any) -> Estimator:
+        """How one aggregate is made of weights."""
+        base: tuple[Condition, ...] = ()
+        if aggregate.condition is not None:
+            base = ((aggregate.condition, TRUE),)
+        argument = aggregate.argument
+        if aggregate.kind == "count":
+            return Count(self._count(base, argument, column))
+        assert argument is not None
+        parts = self._parts(base, argument)
+        match aggregate.kind:
+            case "sum":
+                return self._sum(parts, aggregate)
+            case "avg":
+                return self._mean(parts, aggregate)
+            case kind:
+                return self._spread(parts, aggregate, kind)
+
+    def _count(self, base: tuple[Condition, ...], argument: Expr | None, column: Any) -> int:
+        terms: list[tuple[tuple[Condition, ...], None]] = []
+        for conditions, value in self._trees.branches(argument) if argument is not None else [((), None)]:
+            if isinstance(argument, Column):  # not split into TRUE and FALSE
+                conditions, value = (), argument
+            known: tuple[Condition, ...] = ()
+            if isinstance(value, Column):
+                if column(value.name).nullable:
+                    known = ((Op("IS NOT NULL", (value,)), TRUE),)
+            elif value is not None and not isinstance(value, Const):
+                known = ((Op("IS NOT NULL", (value,)), TRUE),)
+            terms.append(((*base, *conditions, *known), None))
+            if isinstance(argument, Column):
+                break
+        return self._add(terms)
+
+    def _parts(self, base: tuple[Condition, ...], argument: Expr) -> list[_Part]:
+        """The branches of an argument with their values where they can occur."""
+        found = []
+        for conditions, value in self._trees.branches(argument):
+            domain, values, null = self._grid.numbers(value, self._refuse)
+            known = ~null
+            listed = (*base, *conditions)
+            tests = [*self._kept, *(self._trees.all_of([c]) for c in listed)]
+            codes = None
+            for test in tests:
+                if mentioned(test) and mentioned(test) <= set(domain.names):
+                    codes = codes or domain.grid()
+                    known &= truth(test, codes, domain.cells) == TRUE
+            found.append(_Part(listed, domain, values, known, value))
+        return found
+
+    def _whole(
+        self, parts: Sequence[_Part], origin: Fraction, limit: int, aggregate: Aggregate
+    ) -> tuple[Fraction, list[NDArray[np.int64]]]:
+        """The unit and whole values of the parts; 0 where a value is NULL or cannot occur."""
+        try:
+            unit, ints = whole([p.values[p.known] for p in parts], origin, limit)
+        except OverflowError:
+            raise self._refuse(
+                "an aggregate of values beyond 2^53", aggregate.span, "the values divided by a power of 10"
+            ) from None
+        found = []
+        for part, some in zip(parts, ints, strict=True):
+            full = np.zeros(part.domain.cells, np.int64)
+            full[part.known] = some
+            found.append(full)
+        return unit, found
+
+    def _sum(self, parts: Sequence[_Part], aggregate: Aggregate) -> Sum:
+        unit, ints = self._whole(parts, Fraction(0), MAX_WEIGHT, aggregate)
+        assert aggregate.argument is not None
+        type_ = "HUGEINT" if aggregate.boolean else self._grid.sum_type(aggregate.argument)
+        return Sum(self._tables(parts, ints), unit, type_)
+
+    def _bounds(self, parts: Sequence[_Part]) -> tuple[float, float]:
+        values = [p.values[p.known] for p in parts if p.known.any()]
+        if not values:
+            return 0.0, 0.0
+        return min(float(v.min()) for v in values), max(float(v.max()) for v in values)
+
+    def _mean(self, parts: Sequence[_Part], aggregate: Aggregate) -> Mean:
+        low, high = self._bounds(parts)
+        lo = _exact(low)
+        if low == high:  # the mean of a constant: only whether anybody is there
+            rows = self._tables(parts, [p.known.astype(np.int64) for p in parts])
+            return Mean(rows, rows, lo, lo)
+        unit, above = self._whole(parts, lo, MAX_WEIGHT, aggregate)
+        steps = max(int(a.max(initial=0)) for a in above)
+        below = [np.where(p.known, steps - a, 0) for p, a in zip(parts, above, strict=True)]
+        return Mean(
+            self._tables(parts, above), self._tables(parts, below), lo, lo + unit * steps
+        )
+
+    def _spread(self, parts: Sequence[_Part], aggregate: Aggregate, kind: str) -> Spread:
+        low, high = self._bounds(parts)
+        lo = _exact(low)
+        unit, t = self._whole(parts, lo, 1 << 19, aggregate)
+        steps = max(1, *(int(a.max(initial=0)) for a in t))
+        first = [np.where(p.known, 4 * (steps - a) ** 2, 0) for p, a in zip(parts, t, strict=True)]
+        middle = [15 * a * (steps - a) for a in t]
+        last = [4 * a**2 for a in t]
+        return Spread(
+            self._tables(parts, first),
+            self._tables(parts, middle),
+            self._tables(parts, last),
+            lo,
+            lo + unit * steps,
+            steps,
+            kind,
+        )
+
+    def _tables(self, parts: Sequence[_Part], ints: Sequence[NDArray[np.int64]]) -> int:
+        return self._add(
+            [
+                (part.conditions, (part.source, part.domain, values))
+                for part, values in zip(parts, ints, strict=True)
+            ]
+        )
+
+    def _add(self, terms: Iterable[tuple[tuple[Condition, ...], Any]]) -> int:
+        """The index of the weight with these terms; terms that are always 0 are left out."""
+        listed = []
+        key = []
+        for conditions, table in terms:
+            if table is not None:
+                source, domain, values = table
+                if not values.any():
+                    continue
+                if domain.cells == 1 and values[0] == 1:
+                    table = None
+            distinct = tuple(dict.fromkeys(conditions))
+            key.append(
+                (frozenset(distinct), None if table is None else (source, values.tobytes()))
+            )
+            listed.append((distinct, table))
+        name = frozenset(key)
+        if name not in self._known:
+            self._known[name] = len(self.listed)
+            self.listed.append(
+                Weight(
+                    tuple(
+                        Term(
+                            self._trees.all_of(conditions),
+                            None if table is None else Table(table[1], table[2]),
+                        )
+                        for conditions, table in listed
+                    )
+                )
+            )
+        return self._known[name]
+
+
+def _exact(value: float) -> Fraction:
+    """The decimal that a double shows, exactly."""
+    return Fraction(repr(value))

@@ -1,0 +1,292 @@
+"""Expressions of the SQL that we answer: a small closed tree, and its text in DuckDB's SQL.
+
+`parse.py` makes these trees from DuckDB's own syntax tree; whatever it does not know becomes a
+`Foreign`, which no later step accepts. Places in the analyst's text never take part in equality.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Character offsets [start, end) in the analyst's text."""
+
+    start: int
+    end: int
+
+
+def _place() -> Span | None:
+    return field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A name as the analyst wrote it: column, or qualifier and column."""
+
+    path: tuple[str, ...]
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A declared column."""
+
+    name: str
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A column of the released table: a group key or an aggregate."""
+
+    name: str
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal; `kind` is integer, decimal, double, text, boolean or null."""
+
+    kind: str
+    text: str
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter that has not got its value yet."""
+
+    name: str
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function or an operator written as one."""
+
+    name: str
+    args: tuple[Expr, ...]
+    operator: bool = False
+    filter: Expr | None = None
+    distinct: bool = False
+    ordered: bool = False
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`left op right`; op is = <> < > <= >= or IS [NOT] DISTINCT FROM."""
+
+    op: str
+    left: Expr
+    right: Expr
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Logic:
+    """AND or OR of two or more."""
+
+    op: str
+    args: tuple[Expr, ...]
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """NOT, IS NULL, IS NOT NULL, IN, NOT IN, COALESCE, TRY or GROUPING."""
+
+    name: str
+    args: tuple[Expr, ...]
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    value: Expr
+    low: Expr
+    high: Expr
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    branches: tuple[tuple[Expr, Expr], ...]
+    otherwise: Expr
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    arg: Expr
+    type: str
+    lenient: bool = False  # TRY_CAST
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Star:
+    """`*`, `t.*`, or the ALL of ORDER BY ALL (`columns`)."""
+
+    relation: str = ""
+    columns: bool = False
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A construct that is never answered; `what` names it."""
+
+    what: str
+    span: Span | None = _place()
+
+
+Expr: TypeAlias = (
+    Ref
+    | Column
+    | Slot
+    | Const
+    | Param
+    | Call
+    | Compare
+    | Logic
+    | Op
+    | Between
+    | Case
+    | Cast
+    | Star
+    | Foreign
+)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The direct parts of an expression, left to right."""
+    match expr:
+        case Ref() | Column() | Slot() | Const() | Param() | Star() | Foreign():
+            return ()
+        case Call(args=args, filter=condition):
+            return args if condition is None else (*args, condition)
+        case Compare(left=left, right=right):
+            return (left, right)
+        case Logic(args=args) | Op(args=args):
+            return args
+        case Between(value=value, low=low, high=high):
+            return (value, low, high)
+        case Case(branches=branches, otherwise=otherwise):
+            return (*(part for pair in branches for part in pair), otherwise)
+        case Cast(arg=arg):
+            return (arg,)
+
+
+def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The same expression with `change` applied to each direct part."""
+    match expr:
+        case Ref() | Column() | Slot() | Const() | Param() | Star() | Foreign():
+            return expr
+        case Call():
+            return dataclasses.replace(
+                expr,
+                args=tuple(change(a) for a in expr.args),
+                filter=None if expr.filter is None else change(expr.filter),
+            )
+        case Compare():
+            return dataclasses.replace(expr, left=change(expr.left), right=change(expr.right))
+        case Logic() | Op():
+            return dataclasses.replace(expr, args=tuple(change(a) for a in expr.args))
+        case Between():
+            return dataclasses.replace(
+                expr, value=change(expr.value), low=change(expr.low), high=change(expr.high)
+            )
+        case Case():
+            return dataclasses.replace(
+                expr,
+                branches=tuple((change(when), change(then)) for when, then in expr.branches),
+                otherwise=change(expr.otherwise),
+            )
+        case Cast():
+            return dataclasses.replace(expr, arg=change(expr.arg))
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """The expression and all its parts, outermost first."""
+    yield expr
+    for part in children(expr):
+        yield from walk(part)
+
+
+def columns(expr: Expr) -> tuple[str, ...]:
+    """The declared columns that an expression mentions, each once, sorted."""
+    return tuple(sorted({part.name for part in walk(expr) if isinstance(part, Column)}))
+
+
+def conjuncts(expr: Expr) -> tuple[Expr, ...]:
+    """The operands of nested ANDs: all must hold."""
+    if isinstance(expr, Logic) and expr.op == "AND":
+        return tuple(part for arg in expr.args for part in conjuncts(arg))
+    return (expr,)
+
+
+def quote(name: str) -> str:
+    """A name as an identifier of SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text_literal(value: str) -> str:
+    """A text as a literal of SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def render(expr: Expr) -> str:
+    """The expression in DuckDB's SQL, parenthesised so that it reads in one way only."""
+    match expr:
+        case Ref(path=path):
+            return ".".join(quote(part) for part in path)
+        case Column(name=name) | Slot(name=name):
+            return quote(name)
+        case Const(kind="text", text=text):
+            return text_literal(text)
+        case Const(kind="null"):
+            return "NULL"
+        case Const(text=text):
+            return f"({text})" if text.startswith("-") else text
+        case Call(name=name, args=(left, right), operator=True) if name not in _NAMED_OPERATORS:
+            return f"({render(left)} {name} {render(right)})"
+        case Call(name=name, args=(arg,), operator=True) if name not in _NAMED_OPERATORS:
+            return f"({name}({render(arg)}))"
+        case Call(name=name, args=args, filter=condition):
+            inner = "*" if name == "count_star" else ", ".join(render(arg) for arg in args)
+            called = "count" if name == "count_star" else quote(name)
+            tail = "" if condition is None else f" FILTER (WHERE {render(condition)})"
+            return f"{called}({inner}){tail}"
+        case Compare(op=op, left=left, right=right):
+            return f"({render(left)} {op} {render(right)})"
+        case Logic(op=op, args=args):
+            return "(" + f" {op} ".join(render(arg) for arg in args) + ")"
+        case Op(name="NOT", args=(arg,)):
+            return f"(NOT {render(arg)})"
+        case Op(name="IS NULL" | "IS NOT NULL" as name, args=(arg,)):
+            return f"({render(arg)} {name})"
+        case Op(name="IN" | "NOT IN" as name, args=args):
+            listed = ", ".join(render(arg) for arg in args[1:])
+            return f"({render(args[0])} {name} ({listed}))"
+        case Op(name=name, args=args):
+            return f"{name}(" + ", ".join(render(arg) for arg in args) + ")"
+        case Between(value=value, low=low, high=high):
+            return f"({render(value)} BETWEEN {render(low)} AND {render(high)})"
+        case Case(branches=branches, otherwise=otherwise):
+            whens = " ".join(f"WHEN {render(w)} THEN {render(t)}" for w, t in branches)
+            return f"(CASE {whens} ELSE {render(otherwise)} END)"
+        case Cast(arg=arg, type=type_, lenient=lenient):
+            return f"{'TRY_CAST' if lenient else 'CAST'}({render(arg)} AS {type_})"
+        case Param() | Star() | Foreign():
+            raise AssertionError(f"{type(expr).__name__} is never rendered")
+
+
+_NAMED_OPERATORS = frozenset(
+    {"like_escape", "ilike_escape", "not_like_escape", "not_ilike_escape", "row"}
+)

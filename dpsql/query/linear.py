@@ -1,0 +1,213 @@
+"""Workloads: implicit linear queries with integer weights over a projected domain.
+
+A workload never holds a matrix: each block has a condition, integer weight functions of a cell,
+and groupings; its queries are weight x group for every grouping. `matvec` applies it to the
+non-empty cells of a histogram; `atoms` merges the values of a column that nothing tells apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.domain import Domain
+from dpsql.query.predicate import TRUE, Codes, Leaf, Predicate, leaves, truth
+
+MAX_WEIGHT = 1 << 40  # every weight is at most this in absolute value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Integer weights on each cell of `domain` (flat)."""
+
+    domain: Domain
+    values: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if self.values.shape != (self.domain.cells,):
+            raise ValueError("a table has one weight for each cell of its domain")
+        if not np.abs(self.values).max(initial=0) <= MAX_WEIGHT:
+            raise ValueError(f"weights are at most {MAX_WEIGHT}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Term:
+    """`table` (or 1) where the predicate is TRUE, 0 elsewhere."""
+
+    predicate: Predicate
+    table: Table | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weight:
+    """An integer function of a cell: the sum of terms whose predicates exclude each other."""
+
+    terms: tuple[Term, ...]
+
+    def values(self, codes: Codes, count: int) -> NDArray[np.int64]:
+        """The weight of each of `count` cells."""
+        found = np.zeros(count, np.int64)
+        for term in self.terms:
+            holds = truth(term.predicate, codes, count) == TRUE
+            if term.table is None:
+                found += holds
+            else:
+                found += holds * term.table.values[term.table.domain.index(codes, count)]
+        return found
+
+    @property
+    def largest(self) -> int:
+        """A bound on the absolute weight of any cell."""
+        return max(
+            (1 if t.table is None else int(np.abs(t.table.values).max(initial=0)) for t in self.terms),
+            default=0,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouping:
+    """The groups of one grouping set: `listed` are the ids of groups that are answered, ascending.
+
+    A cell's id is the sum over keys of stride x key code, the code read in the key's table.
+    """
+
+    keys: tuple[tuple[Domain, NDArray[np.int64], int], ...]  # domain, code of each cell, stride
+    listed: NDArray[np.int64]
+
+    @property
+    def size(self) -> int:
+        return len(self.listed)
+
+    def position(self, codes: Codes, count: int) -> NDArray[np.int64]:
+        """Which listed group each cell is in; -1 for none."""
+        found = np.zeros(count, np.int64)
+        for domain, table, stride in self.keys:
+            found += table[domain.index(codes, count)] * stride
+        if self.size and self.listed[-1] == self.size - 1:
+            return found
+        at = np.searchsorted(self.listed, found)
+        at[at == self.size] = 0
+        return np.where(self.listed[at] == found, at, -1) if self.size else at - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Queries that share a condition: for each grouping, for each group, each weight."""
+
+    where: Predicate
+    weights: tuple[Weight, ...]
+    groupings: tuple[Grouping, ...]
+
+    @property
+    def groups(self) -> int:
+        return sum(grouping.size for grouping in self.groupings)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """Blocks of linear queries over `domain`, the columns that they mention."""
+
+    domain: Domain
+    blocks: tuple[Block, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of linear queries."""
+        return sum(block.groups * len(block.weights) for block in self.blocks)
+
+    def matvec(
+        self, codes: Codes, counts: NDArray[np.int64]
+    ) -> list[NDArray[np.int64]]:
+        """The answers on a sparse histogram, one array of (groups, weights) a block; exact.
+
+        `codes` gives the codes of each non-empty cell, `counts` its rows. Raises OverflowError
+        when an answer could exceed 64 bits.
+        """
+        total = int(counts.sum()) if len(counts) else 0
+        return [_block(block, codes, counts, total) for block in self.blocks]
+
+
+def _block(
+    block: Block, codes: Codes, counts: NDArray[np.int64], total: int
+) -> NDArray[np.int64]:
+    largest = max((w.largest for w in block.weights), default=1)
+    if total * largest >= 1 << 63:
+        raise OverflowError("more rows than 64-bit answers can hold")
+    count = len(counts)
+    kept = np.flatnonzero(truth(block.where, codes, count) == TRUE)
+    if len(kept) < count:
+        codes, counts, count = {n: c[kept] for n, c in codes.items()}, counts[kept], len(kept)
+    weighted = [weight.values(codes, count) * counts for weight in block.weights]
+    answers = []
+    for grouping in block.groupings:
+        found = np.zeros((grouping.size, len(block.weights)), np.int64)
+        if grouping.keys:
+            at = grouping.position(codes, count)
+            inside = at >= 0
+            if not inside.all():
+                at = at[inside]
+            for column, values in enumerate(weighted):
+                np.add.at(found[:, column], at, values if inside.all() else values[inside])
+        elif grouping.size:
+            for column, values in enumerate(weighted):
+                found[0, column] = values.sum()
+        answers.append(found)
+    return np.concatenate(answers) if answers else np.zeros((0, len(block.weights)), np.int64)
+
+
+# -- atoms -------------------------------------------------------------------------------------
+
+
+def tables_of(predicates: Iterable[Predicate]) -> list[tuple[Domain, NDArray[np.uint8]]]:
+    """The truth tables of the leaves of some predicates."""
+    found: dict[int, Leaf] = {}
+    for predicate in predicates:
+        for leaf in leaves(predicate):
+            found[id(leaf)] = leaf
+    return [(leaf.domain, leaf.table) for leaf in found.values()]
+
+
+def atoms(
+    domain: Domain, tables: Sequence[tuple[Domain, NDArray[np.generic]]]
+) -> Mapping[str, NDArray[np.int64]]:
+    """For each column, one representative code of every class that no table tells apart."""
+    found = {}
+    for name, size in zip(domain.names, domain.sizes, strict=True):
+        classes = np.zeros(size, np.int64)
+        for table_domain, table in tables:
+            if name not in table_domain.names:
+                continue
+            axis = table_domain.names.index(name)
+            shaped = np.moveaxis(table.reshape(table_domain.sizes), axis, 0).reshape(size, -1)
+            if shaped.shape[1] == 1:
+                _, inverse = np.unique(shaped[:, 0], return_inverse=True)
+            else:
+                rows = np.ascontiguousarray(shaped).view(
+                    np.dtype((np.void, shaped.shape[1] * shaped.dtype.itemsize))
+                )
+                _, inverse = np.unique(rows.ravel(), return_inverse=True)
+            _, classes = np.unique(
+                classes * (int(inverse.max(initial=0)) + 1) + inverse, return_inverse=True
+            )
+        _, first = np.unique(classes, return_index=True)
+        found[name] = np.sort(first).astype(np.int64)
+    return found
+
+
+def product(representatives: Mapping[str, NDArray[np.int64]]) -> tuple[dict[str, NDArray[np.int64]], int]:
+    """The codes of every combination of representatives, and how many there are."""
+    names = tuple(representatives)
+    domain = Domain(names, tuple(len(representatives[name]) for name in names))
+    grid = domain.grid()
+    return {name: representatives[name][grid[name]] for name in names}, domain.cells
+
+
+def combinations(representatives: Mapping[str, NDArray[np.int64]]) -> int:
+    """How many combinations of representatives there are; exact, however many."""
+    found = 1
+    for codes in representatives.values():
+        found *= len(codes)
+    return found

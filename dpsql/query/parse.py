@@ -1,0 +1,265 @@
+"""Text to a statement: which kind it is, its options, and the query as DuckDB's parser reads it.
+
+The analyst's text is read by DuckDB's own parser, in an empty database, and nothing else: there is
+no second grammar that could read it differently. Statements of ours (SET, SHOW, EXPLAIN,
+DESCRIBE, OPTIONS) are told by their tokens before any parsing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from dpsql.query.convert import Converter
+from dpsql.query.empty import EmptyError, shared
+from dpsql.query.expr import Span
+from dpsql.query.syntax import Query
+from dpsql.query.text import Text, Token
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A query; `sql` is its text without an OPTIONS clause, offsets unchanged."""
+
+    query: Query
+    text: Text
+    sql: str
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    ask: Ask
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    name: str
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """SHOW TABLES, SHOW BUDGET, SHOW ALL or SHOW setting; `what` in lower case."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """SET name = value; RESET has no value."""
+
+    name: str
+    value: str | None
+
+
+Statement: TypeAlias = Ask | Explain | Describe | Show | Set
+
+_READ_ONLY = "a SELECT that counts or averages"
+_REFUSED = {
+    **dict.fromkeys(["INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "UPSERT"], "changes data"),
+    **dict.fromkeys(["CREATE", "DROP", "ALTER", "COMMENT"], "changes the catalogue"),
+    **dict.fromkeys(["COPY", "EXPORT", "IMPORT"], "writes or reads files"),
+    **dict.fromkeys(["ATTACH", "DETACH", "USE"], "opens or closes databases"),
+    **dict.fromkeys(["INSTALL", "LOAD", "FORCE", "UPDATE EXTENSIONS"], "loads code"),
+    **dict.fromkeys(["PRAGMA", "CALL", "CHECKPOINT", "VACUUM", "ANALYZE"], "runs the engine"),
+    **dict.fromkeys(
+        ["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT"], "controls transactions"
+    ),
+    **dict.fromkeys(["PREPARE", "EXECUTE", "DEALLOCATE"], "handles prepared statements"),
+    **dict.fromkeys(
+        ["SUMMARIZE", "PIVOT", "UNPIVOT", "PIVOT_WIDER", "PIVOT_LONGER", "TABLE"],
+        "shows values of single people",
+    ),
+}
+
+
+def parse(sql: str) -> Statement:
+    """The statement that a text holds. Raises Refused, with the place, for anything else."""
+    text = Text(sql)
+    found = _strip(text)
+    head = found[0].word
+    if head == "EXPLAIN":
+        if len(found) > 1 and found[1].word in ("ANALYZE", "("):
+            raise text.refusal(
+                "EXPLAIN ANALYZE would run the statement on the data",
+                _span(found[1]),
+                "EXPLAIN SELECT ..., which shows the plan and its price",
+            )
+        if len(found) == 1:
+            raise text.refusal("EXPLAIN without a statement", _span(found[0]), "EXPLAIN SELECT ...")
+        return Explain(_ask(text, found[1:]))
+    if head in ("DESCRIBE", "DESC"):
+        return _describe(text, found)
+    if head == "SHOW":
+        return _show(text, found)
+    if head in ("SET", "RESET"):
+        return _setting(text, found)
+    return _ask(text, found)
+
+
+def _strip(text: Text) -> list[Token]:
+    """The tokens of the one statement in a text, without semicolons at its end."""
+    found = text.tokens
+    while found and found[-1].text == ";":
+        found = found[:-1]
+    if not found:
+        raise text.refusal("there is no statement", hint="SELECT COUNT(*) FROM ...")
+    for index, token in enumerate(found):
+        if token.text == ";" and token.kind == "operator":
+            after = found[index + 1]
+            raise text.refusal(
+                "several statements where one is expected",
+                Span(after.start, found[-1].end),
+                "one statement at a time",
+            )
+    return found
+
+
+def _span(token: Token) -> Span:
+    return Span(token.start, token.end)
+
+
+def _ask(text: Text, found: list[Token]) -> Ask:
+    """The query that starts at the first of these tokens."""
+    first, last = found[0], found[-1]
+    reason = _REFUSED.get(first.word)
+    if reason is not None and first.text[:1] not in "\"'":
+        raise text.refusal(f"{first.word} {reason}", _span(first), _READ_ONLY)
+    sql = " " * first.start + text.sql[first.start : last.end]
+    options, cut = _options(text, found)
+    if cut is not None:
+        sql = sql[: cut.start] + " " * (cut.end - cut.start) + sql[cut.end :]
+    try:
+        nodes = shared().parse(sql)
+    except EmptyError as error:
+        raise _syntax(text, found, error) from None
+    if len(nodes) != 1:
+        raise text.refusal("this is not one SELECT", _span(first), _READ_ONLY)
+    return Ask(Converter(text.place).query(nodes[0]), text, sql, options)
+
+
+def _syntax(text: Text, found: list[Token], error: EmptyError) -> Exception:
+    """A refusal for a text that DuckDB's parser does not read, in words of ours."""
+    if error.kind == "not implemented":
+        return text.refusal(
+            f"{found[0].word} is not a query that can be answered", _span(found[0]), _READ_ONLY
+        )
+    last = found[-1]
+    for token in found:
+        quote = token.text[:1]
+        if quote in ("'", '"') and (len(token.text) < 2 or not token.text.endswith(quote)):
+            what = "text" if quote == "'" else "name"
+            return text.refusal(
+                f"a quoted {what} that does not end",
+                _span(token),
+                f"the closing quote ({quote}) after the {what}",
+            )
+    words = [token.word for token in found]
+    if "TOP" in words:
+        at = found[words.index("TOP")]
+        return text.refusal("TOP is of another dialect", _span(at), "LIMIT n at the end")
+    if "FOR" in words and words[-1] in ("UPDATE", "SHARE", "NOWAIT", "LOCKED"):
+        at = found[words.index("FOR")]
+        return text.refusal(
+            "a locking clause (FOR UPDATE, FOR SHARE)",
+            Span(at.start, last.end),
+            "the same SELECT without it",
+        )
+    if error.position is None:
+        return text.refusal(
+            "the statement is nested too deeply, or in a form that cannot be read",
+            Span(found[0].start, last.end),
+            "a flatter statement, with fewer parentheses and CASEs inside each other",
+        )
+    place = text.place(error.position, None)
+    at_end = place.start >= last.end
+    after = f"after {last.text!r}" if at_end else f"near {text.sql[place.start : place.end]!r}"
+    return text.refusal(
+        f"a syntax error {after}: DuckDB's SQL does not allow this here",
+        place,
+        "a SELECT in DuckDB's SQL; check commas, parentheses and keywords near the mark",
+    )
+
+
+def _options(text: Text, found: list[Token]) -> tuple[tuple[tuple[str, str], ...], Span | None]:
+    """What `SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (name = value, ...)` says, and its place."""
+    words = [token.word for token in found[:5]]
+    if words[1:3] != ["WITH", "DIFFERENTIAL_PRIVACY"]:
+        return (), None
+    if words[3:4] != ["OPTIONS"]:
+        return (), Span(found[1].start, found[2].end)
+    form = "OPTIONS (epsilon = 0.1, ...)"
+    if words[4:5] != ["("]:
+        raise text.refusal("OPTIONS without its list", _span(found[3]), form)
+    pairs: list[tuple[str, str]] = []
+    at = 5
+    while True:
+        part = found[at : at + 4]
+        if len(part) < 4 or part[1].text != "=" or part[3].text not in (",", ")"):
+            raise text.refusal(
+                "an OPTIONS list that is not name = value, ...", _span(found[min(at, len(found) - 1)]), form
+            )
+        pairs.append((part[0].text.lower(), _unquote(part[2])))
+        at += 4
+        if part[3].text == ")":
+            return tuple(pairs), Span(found[1].start, part[3].end)
+
+
+def _unquote(token: Token) -> str:
+    quote = token.text[:1]
+    if quote in ("'", '"') and len(token.text) > 1:
+        return token.text[1:-1].replace(quote * 2, quote)
+    return token.text
+
+
+def _describe(text: Text, found: list[Token]) -> Describe:
+    words = found[1:]
+    if words and words[0].word == "TABLE":
+        words = words[1:]
+    if len(words) == 3 and words[1].text == "." and words[0].word == "MAIN":
+        words = words[2:]
+    if len(words) != 1 or words[0].kind not in ("identifier", "keyword", "string_const"):
+        raise text.refusal(
+            "DESCRIBE of something other than a dataset", _span(found[-1]), "DESCRIBE name"
+        )
+    return Describe(_unquote(words[0]), _span(words[0]))
+
+
+def _show(text: Text, found: list[Token]) -> Show:
+    if len(found) == 3 and found[1].word == "ALL" and found[2].word == "TABLES":
+        return Show("tables")
+    if len(found) != 2:
+        raise text.refusal(
+            "a SHOW of something else",
+            Span(found[0].start, found[-1].end),
+            "SHOW TABLES, SHOW BUDGET, SHOW ALL or SHOW setting",
+        )
+    return Show(_unquote(found[1]).lower())
+
+
+def _setting(text: Text, found: list[Token]) -> Set:
+    form = "SET epsilon = 0.1, RESET epsilon"
+    words = found[1:]
+    if words and words[0].word in ("SESSION", "LOCAL", "GLOBAL"):
+        words = words[1:]
+    if not words or words[0].word == "VARIABLE":
+        raise text.refusal(
+            f"{found[0].word} VARIABLE keeps a value in the engine's session"
+            if words
+            else f"{found[0].word} without a setting",
+            Span(found[0].start, found[-1].end),
+            form,
+        )
+    name = _unquote(words[0]).lower()
+    if found[0].word == "RESET":
+        if len(words) != 1:
+            raise text.refusal("a RESET of more than one setting", _span(words[1]), form)
+        return Set(name, None)
+    value = words[2:]
+    sign = ""
+    if value and value[0].text in ("-", "+"):
+        sign, value = value[0].text, value[1:]
+    if len(words) < 3 or words[1].word not in ("=", "TO") or len(value) != 1:
+        raise text.refusal("a SET that is not name = value", _span(words[-1]), form)
+    return Set(name, sign + _unquote(value[0]))

@@ -1,0 +1,444 @@
+"""Kinds of values, and the rules that refuse what an engine's version or a typo would decide.
+
+No implicit cast between text, number and boolean; a bare column is compared with declared values
+only; a column of bins only with its edges; every divisor is collected, to be checked on its grid.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dpsql.query import functions
+from dpsql.query.expr import (
+    Between,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Compare,
+    Const,
+    Expr,
+    Foreign,
+    Logic,
+    Op,
+    Param,
+    Ref,
+    Slot,
+    Span,
+    Star,
+    columns,
+    walk,
+)
+from dpsql.schema import Column as Declared
+from dpsql.schema import Dataset, Kind
+
+MAX_TEXT = 10_000  # characters that any text value of an expression may have
+
+Refuse: TypeAlias = "Callable[[str, Span | None, str], Exception]"
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A kind of value: text (of at most `length` characters), number, boolean, date, ..."""
+
+    kind: str
+    length: int = 0
+    parts: tuple[Type, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A condition that must hold nowhere on the public grid, with what to say if it does."""
+
+    condition: Expr
+    reason: str
+    hint: str
+    span: Span | None
+
+
+NUMBER, BOOLEAN, NULL, DATE = Type("number"), Type("boolean"), Type("null"), Type("date")
+_KIND = {
+    Kind.CATEGORY: "text",
+    Kind.INTEGER: "number",
+    Kind.NUMBER: "number",
+    Kind.DATE: "date",
+    Kind.BOOLEAN: "boolean",
+}
+_CASTS = {
+    "VARCHAR": "text", "BOOLEAN": "boolean", "DATE": "date", "TIMESTAMP": "date",
+    "TIME": "time", "INTERVAL": "interval",
+}  # fmt: skip
+_ZERO = {"/": "/", "//": "//", "%": "%", "mod": "mod()"}
+_LOGS = frozenset({"ln", "log", "log2", "log10"})
+
+
+class Typer:
+    """Finds the kind of an expression over the columns of one dataset, or refuses it."""
+
+    def __init__(self, dataset: Dataset | None, refuse: Refuse) -> None:
+        self._given, self._refuse = dataset, refuse
+        self.guards: list[Guard] = []
+
+    @property
+    def _dataset(self) -> Dataset:
+        assert self._given is not None, "an expression without FROM has no columns"
+        return self._given
+
+    def column(self, name: str) -> Declared:
+        """A declared column."""
+        return self._dataset.column(name)
+
+    def of(self, expr: Expr) -> Type:
+        """The kind of `expr`. Raises Refused, naming the construct and its place."""
+        match expr:
+            case Column(name=name):
+                declared = self._dataset.column(name)
+                if declared.edges:
+                    raise self._refuse(
+                        f"{name} is declared in bins, so only its edges can be compared",
+                        expr.span,
+                        _edges(declared),
+                    )
+                return column_type(declared)
+            case Const(kind=kind, text=text):
+                if kind == "text":
+                    return Type("text", len(text))
+                return {"null": NULL, "boolean": BOOLEAN}.get(kind, NUMBER)
+            case Call():
+                return self._call(expr)
+            case Compare():
+                return self._compare(expr)
+            case Logic(op=op, args=args):
+                for arg in args:
+                    self.boolean(arg, f"an operand of {op}")
+                return BOOLEAN
+            case Op():
+                return self._op(expr)
+            case Between(value=value, low=low, high=high):
+                if isinstance(value, Column) and self._dataset.column(value.name).edges:
+                    self.of(value)
+                self._same((value, low, high), "BETWEEN", expr.span)
+                return BOOLEAN
+            case Case(branches=branches, otherwise=otherwise):
+                for when, _ in branches:
+                    self.boolean(when, "a condition of CASE")
+                thens = (*(then for _, then in branches), otherwise)
+                return self._same(thens, "the values of CASE", expr.span)
+            case Cast(arg=arg, type=name):
+                inner = self.of(arg)
+                kind = _CASTS.get(name, "number")
+                if inner.kind == "row":
+                    raise self._refuse("a cast of a row", expr.span, "its columns one by one")
+                return Type(kind, max(inner.length, 64) if kind == "text" else 0)
+            case Star():
+                raise self._refuse("* inside an expression", expr.span, "COUNT(*), or a column")
+            case Param(name=name):
+                raise self._refuse(
+                    f"the parameter {name} has no value", expr.span, "a value for it, or a literal"
+                )
+            case Foreign(what=what):
+                raise self._refuse(f"{what} is not answered", expr.span, _foreign_hint(what))
+            case Ref() | Slot():
+                raise AssertionError("names are resolved before they are typed")
+
+    def boolean(self, expr: Expr, where: str) -> None:
+        """Refuse an expression that is no condition."""
+        found = self.of(expr)
+        if found.kind not in ("boolean", "null"):
+            raise self._refuse(
+                f"{where} must be true or false, and this is a {found.kind}",
+                expr.span,
+                "a comparison, e.g. <> 0",
+            )
+
+    def _same(self, parts: tuple[Expr, ...], where: str, span: Span | None) -> Type:
+        """The common kind of several expressions."""
+        types = [self.of(part) for part in parts]
+        known = [t for t in types if t.kind != "null"]
+        if not known:
+            return NULL
+        dates = any(t.kind == "date" for t in known)
+        for part, found in zip(parts, types, strict=True):
+            literal_date = dates and found.kind == "text" and isinstance(part, Const)
+            if found.kind not in ("null", "date" if dates else known[0].kind) and not literal_date:
+                first = "date" if dates else known[0].kind
+                raise self._refuse(
+                    f"{where} mixes {first} and {found.kind}",
+                    part.span or span,
+                    _cast_hint(part, first),
+                )
+        rows = {len(t.parts) for t in known}
+        if len(rows) > 1:
+            raise self._refuse(
+                f"{where} puts rows of different lengths together", span, "rows of equal length"
+            )
+        if dates:
+            return DATE
+        return Type(known[0].kind, max(t.length for t in known), known[0].parts)
+
+    def _compare(self, expr: Compare) -> Type:
+        left, right, op = expr.left, expr.right, expr.op
+        for column, other, sign in ((left, right, op), (right, left, _MIRROR.get(op, op))):
+            if isinstance(column, Column) and self._dataset.column(column.name).edges:
+                self._edge(column, other, sign, expr.span)
+                return BOOLEAN
+        self._pairs(expr.op, left, right, expr.span)
+        return BOOLEAN
+
+    def _pairs(self, op: str, left: Expr, right: Expr, span: Span | None) -> None:
+        """Check a comparison, row by row when it compares rows."""
+        rows = [isinstance(side, Call) and side.name == "row" for side in (left, right)]
+        if any(rows):
+            if not all(rows) or len(left.args) != len(right.args):  # type: ignore[union-attr]
+                raise self._refuse(
+                    "a row is compared with something of another length",
+                    span,
+                    "rows of equal length, e.g. (a, b) = ('x', 1)",
+                )
+            for a, b in zip(left.args, right.args, strict=True):  # type: ignore[union-attr]
+                self._pairs(op, a, b, span)
+            return
+        self._same((left, right), f"the comparison {op}", span)
+        if op in ("=", "<>", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"):
+            for column, other in ((left, right), (right, left)):
+                if isinstance(column, Column):
+                    self._declared(column, other)
+
+    def _declared(self, column: Column, literal: Expr) -> None:
+        """Refuse a literal that a bare column is never equal to."""
+        value = literal_value(literal)
+        if value is None:
+            return
+        declared = self._dataset.column(column.name)
+        if declared.kind is Kind.DATE and isinstance(value, str):
+            try:
+                value = datetime.date.fromisoformat(value)
+            except ValueError:
+                raise self._refuse(
+                    f"{value!r} is no date", literal.span, "a date as in '2025-01-31'"
+                ) from None
+        if declared.kind is Kind.BOOLEAN or declared.code(value) is not None:
+            return
+        nearest = ", ".join(repr(_shown(v)) for v in declared.nearest(value))
+        raise self._refuse(
+            f"{column.name} has no value {_shown(value)!r}",
+            literal.span,
+            f"a declared value; the nearest are {nearest}",
+        )
+
+    def _edge(self, column: Column, other: Expr, op: str, span: Span | None) -> None:
+        """Accept `column < edge` and `column >= edge` of a column in bins."""
+        declared = self._dataset.column(column.name)
+        value = literal_value(other)
+        number = isinstance(value, int | decimal.Decimal | float) and not isinstance(value, bool)
+        if op not in ("<", ">=") or not number or decimal.Decimal(str(value)) not in declared.edges:
+            raise self._refuse(
+                f"{column.name} is declared in bins, so only its edges can be compared",
+                span or column.span,
+                _edges(declared),
+            )
+
+    def _op(self, expr: Op) -> Type:
+        name, args = expr.name, expr.args
+        match name:
+            case "NOT":
+                self.boolean(args[0], "the operand of NOT")
+                return BOOLEAN
+            case "IS NULL" | "IS NOT NULL":
+                if not isinstance(args[0], Column):
+                    self.of(args[0])
+                return BOOLEAN
+            case "IN" | "NOT IN":
+                for option in args[1:]:
+                    if isinstance(args[0], Column) and self._dataset.column(args[0].name).edges:
+                        self.of(args[0])
+                    self._pairs("=", args[0], option, expr.span)
+                return BOOLEAN
+            case "COALESCE":
+                return self._same(args, "COALESCE", expr.span)
+            case "TRY":
+                return self.of(args[0])
+            case _:
+                raise self._refuse(
+                    "GROUPING() outside GROUP BY's results", expr.span, "GROUPING(key) in SELECT"
+                )
+
+    def _call(self, expr: Call) -> Type:
+        name = expr.name
+        if name == "row":
+            return Type("row", parts=tuple(self.of(arg) for arg in expr.args))
+        if expr.distinct or expr.ordered or expr.filter is not None:
+            what = "DISTINCT" if expr.distinct else "ORDER BY" if expr.ordered else "FILTER"
+            raise self._refuse(f"{what} in {name}()", expr.span, f"{name}() without {what}")
+        forms = functions.SIGNATURES.get(name)
+        if forms is None:
+            raise self._refuse(*refused_function(name, expr.span))
+        types = tuple(self.of(arg) for arg in expr.args)
+        kinds = tuple(t.kind for t in types)
+        for args, value in forms:
+            if functions.match(args, kinds):
+                self._check_call(expr, types)
+                kind = functions.KINDS[value]
+                if kind == "any":
+                    kind = next((k for k in kinds if k != "null"), "null")
+                length = self._length(expr, types) if kind == "text" else 0
+                return Type(kind, length)
+        given = ", ".join(kinds) or "nothing"
+        raise self._refuse(
+            f"{_called(name)} does not take ({given})",
+            expr.span,
+            f"a cast, e.g. CAST(... AS INTEGER); {_called(name)} takes {_forms(forms)}",
+        )
+
+    def _check_call(self, expr: Call, types: tuple[Type, ...]) -> None:
+        """Collect the divisors and roots of a call, and refuse patterns that are not literal."""
+        name, args = expr.name, expr.args
+        if any(isinstance(p, Call) and p.name in functions.AGGREGATES for p in walk(expr)):
+            return  # after noise: nothing to guard
+        zero = Const("integer", "0")
+        if name in _ZERO:
+            self.guards.append(
+                Guard(
+                    Compare("=", args[1], zero),
+                    f"the divisor of {_ZERO[name]} is 0 for some declared value",
+                    "NULLIF(divisor, 0)",
+                    args[1].span or expr.span,
+                )
+            )
+        if name == "sqrt":
+            self.guards.append(
+                Guard(
+                    Compare("<", args[0], zero),
+                    "sqrt() of a negative number for some declared value",
+                    "sqrt(greatest(..., 0))",
+                    expr.span,
+                )
+            )
+        if name in _LOGS:
+            for arg in args:
+                self.guards.append(
+                    Guard(
+                        Compare("<=", arg, zero),
+                        f"{name}() of a number that is not positive for some declared value",
+                        f"{name}(NULLIF(greatest(..., 0), 0))",
+                        expr.span,
+                    )
+                )
+        if name.startswith("regexp") and columns(args[1]):
+            raise self._refuse(
+                f"the pattern of {name}() is not a literal", args[1].span, "a quoted pattern"
+            )
+
+    def _length(self, expr: Call, types: tuple[Type, ...]) -> int:
+        """A bound on the characters of a text value. Raises Refused above MAX_TEXT."""
+        lengths = [t.length for t in types]
+        match expr.name:
+            case "replace":
+                bound = lengths[0] * max(1, lengths[2])
+            case "||" | "concat":
+                bound = sum(max(length, 64) for length in lengths)
+            case "concat_ws":
+                bound = sum(max(n, 64) for n in lengths[1:]) + lengths[0] * len(lengths)
+            case "lower" | "upper" | "lcase" | "ucase" | "strip_accents":
+                bound = 3 * lengths[0]
+            case "strftime":
+                bound = 64 * lengths[1]
+            case "dayname" | "monthname":
+                bound = 16
+            case _:
+                bound = max(lengths, default=0)
+        if bound > MAX_TEXT:
+            raise self._refuse(
+                f"{_called(expr.name)} could make a text of {bound:,} characters",
+                expr.span,
+                f"an expression whose texts stay below {MAX_TEXT:,} characters",
+            )
+        return bound
+
+
+_MIRROR = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+def column_type(column: Declared) -> Type:
+    """The kind of a declared column."""
+    if column.kind is Kind.CATEGORY:
+        if isinstance(column.values[0], int):
+            return NUMBER
+        return Type("text", max(len(str(v)) for v in column.values))
+    return Type(_KIND[column.kind])
+
+
+def literal_value(
+    expr: Expr,
+) -> str | int | float | decimal.Decimal | bool | datetime.date | None:
+    """The Python value of a literal, or None when it is NULL or no literal."""
+    match expr:
+        case Const(kind="text", text=text):
+            return text
+        case Const(kind="integer", text=text):
+            return int(text)
+        case Const(kind="decimal", text=text):
+            return decimal.Decimal(text)
+        case Const(kind="double", text=text):
+            return float(text)
+        case Const(kind="boolean", text=text):
+            return text == "TRUE"
+        case Cast(arg=Const(kind="text", text=text), type="DATE"):
+            try:
+                return datetime.date.fromisoformat(text)
+            except ValueError:
+                return None  # DuckDB decides, on the public grid
+        case _:
+            return None
+
+
+def refused_function(name: str, span: Span | None) -> tuple[str, Span | None, str]:
+    """Why a function is not answered, where, and what to write instead."""
+    reason, hint = functions.REFUSED_FUNCTIONS.get(
+        name, ("is not on the list of what is answered", "an expression of functions on the list")
+    )
+    if name in functions.AGGREGATES:
+        reason, hint = "is an aggregate, which cannot stand here", "it in SELECT or HAVING"
+    return f"{_called(name).upper()} {reason}", span, hint
+
+
+def _called(name: str) -> str:
+    return f"{name}()" if name[0].isalpha() else name
+
+
+def _forms(forms: tuple[tuple[str, str], ...]) -> str:
+    shown = []
+    for args, _ in forms:
+        kinds = [functions.KINDS[c] for c in args if c in functions.KINDS]
+        shown.append("(" + ", ".join(kinds) + ")")
+    return " or ".join(shown)
+
+
+def _edges(column: Declared) -> str:
+    edges = ", ".join(str(edge) for edge in column.edges)
+    return f"{column.name} < edge, {column.name} >= edge, IS NULL or GROUP BY {column.name}; edges: {edges}"
+
+
+def _shown(value: object) -> object:
+    return str(value) if isinstance(value, datetime.date | decimal.Decimal) else value
+
+
+def _cast_hint(part: Expr, kind: str) -> str:
+    name = {"number": "INTEGER", "text": "VARCHAR", "boolean": "BOOLEAN", "date": "DATE"}.get(kind)
+    if isinstance(part, Const) and part.kind == "text" and kind == "number":
+        return f"the number without quotes, or the cast: CAST('{part.text}' AS INTEGER)"
+    return f"the cast: CAST(... AS {name or kind.upper()})"
+
+
+def _foreign_hint(what: str) -> str:
+    if "subquery" in what:
+        return "the value itself, asked for in a statement of its own"
+    if "window" in what:
+        return "GROUP BY, which gives one row a group"
+    if "subscript" in what:
+        return "substring(column, 1, 1)"
+    return "an expression of comparisons and functions on declared columns"
