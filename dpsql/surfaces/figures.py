@@ -115,16 +115,17 @@ def _half(value: float | Decimal, low: float, high: float, digits: int) -> str:
     middle = _exact(value, digits, "ROUND_HALF_EVEN")
     with decimal.localcontext(prec=60):
         half = max(Decimal(high) - middle, middle - Decimal(low))
-        # One part in 10^9 of the last digit forgives the float's own rounding.
-        step = Decimal(1).scaleb(-digits)
-        return (
-            f"{(half - step * Decimal('1e-9')).quantize(step, rounding=decimal.ROUND_CEILING):,f}"
-        )
+    return f"{_exact(max(half, Decimal(0)), digits, 'ROUND_CEILING'):,f}"
 
 
 def _exact(value: float | Decimal, digits: int, rounding: str) -> Decimal:
+    """The value at `digits` decimals; one part in 10^9 of the last forgives a float's rounding."""
     with decimal.localcontext(prec=60):
-        return Decimal(value).quantize(Decimal(1).scaleb(-digits), rounding=rounding)
+        step = Decimal(1).scaleb(-digits)
+        near = Decimal(value).quantize(step)
+        if abs(near - Decimal(value)) <= step * Decimal("1e-9"):
+            return near
+        return Decimal(value).quantize(step, rounding=rounding)
 
 
 def _bound(value: float) -> str:
