@@ -44,8 +44,9 @@ from numpy.typing import NDArray
 from dpsql.accounting.events import Event, Gaussian, Laplace
 from dpsql.mechanisms.law import atoms, stddev
 
-_LONGEST = 1 << 16  # points of the circle
-_WORK = 1 << 20  # points of all circles, and atoms of all laws, of one sum
+_LONGEST = 1 << 16  # points of the circle that an exact law may need
+_ROUGH = 1 << 14  # points of the circle of a rounded one
+_WORK = 1 << 21  # points of all circles, and atoms of all laws, of one sum
 _SPILT = 1e-14  # probability that the sum goes round the circle
 _DOUBT = 1e-11  # of the lattice's tails: transforms, spill and truncation together
 _CLOSE = 1.0005  # times the normal half width: a bound this close is taken as it is
@@ -73,7 +74,8 @@ def half_width(groups: tuple[Group, ...], missed: float) -> Fraction:
         on_lattice = _lattice(groups, missed)
         if on_lattice is not None:
             best = min(best, on_lattice)
-    return best
+    step = _common_step(groups)  # S takes multiples of it alone
+    return best // step * step
 
 
 def _chernoff(groups: tuple[Group, ...], missed: float) -> float:
@@ -134,18 +136,17 @@ def _smoothed(groups: tuple[Group, ...], missed: float) -> float:
 
 def _lattice(groups: tuple[Group, ...], missed: float) -> Fraction | None:
     """The half width on a lattice, or None where that is too much work."""
-    circle = min(_LONGEST, _WORK // len(groups))
-    circle = 1 << (circle.bit_length() - 1)
-    farthest = _chernoff(groups, _SPILT)
     summed = sum(_radius(group.law) for group in groups if isinstance(group.law, Gaussian))
-    if circle < 1 << 12 or summed > _WORK:
+    if summed > _WORK:
         return None
-    step = _common_step(groups)
-    exact = 2.0 * farthest / float(step) + 4 <= circle
-    if exact:
-        circle = 1 << math.ceil(math.log2(2.0 * farthest / float(step) + 4))
-    else:
+    farthest, step = _chernoff(groups, _SPILT), _common_step(groups)
+    circle = 1 << math.ceil(math.log2(2.0 * farthest / float(step) + 4))
+    exact = circle <= _LONGEST
+    if not exact:
+        circle = _ROUGH
         step = Fraction(2.0 * farthest / (circle - 4))
+    if circle * len(groups) > _WORK:
+        return None
     spectrum = np.ones(circle // 2 + 1, np.complex128)
     for group in groups:
         spectrum *= np.fft.rfft(_folded(group, step, circle, exact)) ** group.count
