@@ -121,8 +121,9 @@ def _gaussian(p: int, q: int, size: int, bits: Bits) -> NDArray[np.int64]:
 
 def _laplace_accepted(t: int, s: int) -> float:
     """About the part of `_proposals` that is accepted."""
-    remainders = math.expm1(-1.0) / (t * math.expm1(-1.0 / t))
-    return remainders * (1.0 + math.exp(-s / t)) / 2.0
+    remainders = math.expm1(-1.0) / (t * math.expm1(-1.0 / t)) if t < 1000 else 0.632
+    moved = math.exp(-s / t) if s < 700 * t else 0.0
+    return remainders * (1.0 + moved) / 2.0
 
 
 def _proposals(t: int, s: int, count: int, bits: Bits) -> NDArray[np.int64]:
@@ -146,7 +147,7 @@ def _proposals(t: int, s: int, count: int, bits: Bits) -> NDArray[np.int64]:
             kept &= raw < (1 << 63) // t * t
         u, negative = u[kept], negative[kept]
     v = geometric(u.size, bits)
-    if int(v.max(initial=0)) >= 63:  # once in 2^90: u + t v might pass 2^63
+    if int(v.max(initial=0)) >= 63 or s >= 1 << 63:  # V once in 2^90: u + t v might pass 2^63
         return _signed(_quotients(u.tolist(), v, t, s), negative)
     return _signed((u + t * v) // s, negative)
 
