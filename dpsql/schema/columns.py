@@ -83,9 +83,9 @@ def read_synopses(top: Table) -> Synopses:
 
 
 def _exact(kind: Kind, value: object) -> object:
-    """Numbers of a number column as decimals, and lists as tuples."""
+    """Numbers of a number column as decimals, and a list as a tuple."""
     if isinstance(value, list):
-        return tuple(_exact(kind, item) for item in value)
+        return tuple(item if isinstance(item, list) else _exact(kind, item) for item in value)
     if kind is Kind.NUMBER and isinstance(value, int) and not isinstance(value, bool):
         return Decimal(value)
     return value

@@ -46,10 +46,12 @@ def category_faults(values: Sequence[object], nullable: bool) -> Iterator[Fault]
 
 def integer_faults(minimum: int | None, maximum: int | None, nullable: bool) -> Iterator[Fault]:
     """Faults of the bounds of an integer column."""
+    outside = False
     for key, bound in (("min", minimum), ("max", maximum)):
         if bound is not None and not BIGINT[0] <= bound <= BIGINT[1]:
+            outside = True
             yield Fault((key,), f"{bound} is outside BIGINT", "choose a bound within 64 bits")
-    if minimum is None or maximum is None:
+    if minimum is None or maximum is None or outside:
         return
     if minimum > maximum:
         yield _upside_down(minimum, maximum)

@@ -62,8 +62,9 @@ def same_names(names: Sequence[str]) -> Iterator[Fault]:
     """Columns that SQL could not tell apart."""
     seen: dict[str, str] = {}
     for name in names:
-        first = seen.setdefault(name.casefold(), name)
-        if first is not name:
+        first = seen.get(name.casefold())
+        seen.setdefault(name.casefold(), name)
+        if first is not None:
             found = f"{first!r} and {name!r} are one name to SQL, which ignores case"
             fix = "rename one; source = keeps the name that it has in the table"
             yield Fault(("columns", name), found, fix)
@@ -98,7 +99,8 @@ def source_faults(table: str | None, query: str | None, file: str | None) -> Ite
         yield Fault((key,), f"there is a {key} beside a {named[0]}", "keep one of them")
     for key in named:
         text = given[key] or ""
-        if not text.strip() or not writable(text):
+        empty = not text if key == "table" else not text.strip()
+        if empty or not writable(text):
             yield Fault((key,), f"the {key} is empty or no text", "say where the rows are")
 
 

@@ -69,7 +69,7 @@ def place(value: object) -> Place | None:
             return Fraction(0) if value.adjusted() < 0 else math.copysign(math.inf, value)
         case float():
             return None if math.isnan(value) else value
-        case Rational():
-            return Fraction(value)
+        case Rational():  # an integer of numpy is one, too
+            return Fraction(int(value.numerator), int(value.denominator))
         case _:
             return None

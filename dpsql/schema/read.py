@@ -134,7 +134,9 @@ def _unit(top: Table) -> Unit | None:
             table.refuse_unknown(UNIT_KEYS)
             column = table.text("column", required='column = "patient_id"')
             rows = table.integer("max_rows", required="max_rows = 4, the most rows kept for one")
-            faults = list(unit_faults(column or "x", 1 if rows is None else rows))
+            faults = list(
+                unit_faults("x" if column is None else column, 1 if rows is None else rows)
+            )
             table.add(faults)
             return None if faults or column is None or rows is None else Unit(column, rows)
         case other:
@@ -149,7 +151,8 @@ def _source(top: Table) -> Source | None:
     table = top.table("source")
     table.refuse_unknown(SOURCE_KEYS)
     given = {key: table.text(key) for key in SOURCE_KEYS}
-    if all(value is None for value in given.values()) and any(k in table.fields for k in given):
+    wrong = not isinstance(top.fields["source"], dict) or any(k in table.fields for k in given)
+    if wrong and all(value is None for value in given.values()):
         return None
     faults = list(source_faults(**given))
     table.add(faults)
