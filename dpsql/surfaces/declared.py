@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 from dpsql.schema import Column, Dataset, Kind, Neighbours
@@ -54,8 +55,8 @@ def universe(dataset: Dataset) -> str:
     size = math.prod(column.cells for column in dataset.columns)
     if size < 10**6:
         return f"{size:,}"
-    digits = str(size)
-    return f"{digits[0]}.{digits[1]} x 10^{len(digits) - 1}"
+    figures, exponent = f"{Decimal(size):.1e}".split("e+")
+    return f"{figures} x 10^{exponent}"
 
 
 def domain(column: Column) -> str:

@@ -226,5 +226,5 @@ def _reader() -> Callable[[str], str]:
         history = FileHistory(str(file))
     except (OSError, RuntimeError):
         history = InMemoryHistory()
-    session: PromptSession[str] = PromptSession(history=history)
+    session: PromptSession[str] = PromptSession(history=history, reserve_space_for_menu=0)
     return session.prompt

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import shutil
 import sys
 import unicodedata
 from collections.abc import Iterator
@@ -40,7 +39,13 @@ def is_terminal(stream: TextIO) -> bool:
 
 def width(stream: TextIO) -> int | None:
     """Columns of the terminal behind the stream; None where lines may be as long as they like."""
-    return max(shutil.get_terminal_size().columns, 20) if is_terminal(stream) else None
+    if not is_terminal(stream):
+        return None
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except OSError:
+        columns = 0
+    return max(columns, 20) if columns else 80
 
 
 def coloured(stream: TextIO) -> bool:
