@@ -9,7 +9,7 @@ import importlib.util
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -30,14 +30,16 @@ def df(page: Sheet) -> pandas.DataFrame:
     """The rows as a pandas data frame. Raises MissingExtra without pandas."""
     _need("pandas", "pandas")
     with _loaded(page) as database:
-        return cast("pandas.DataFrame", database.sql("FROM page").df())
+        frame: pandas.DataFrame = database.sql("FROM page").df()
+    return frame
 
 
 def arrow(page: Sheet) -> pyarrow.Table:
     """The rows as an Arrow table. Raises MissingExtra without pyarrow."""
     _need("pyarrow", "arrow")
     with _loaded(page) as database:
-        return database.sql("FROM page").to_arrow_table()
+        frame: pyarrow.Table = database.sql("FROM page").to_arrow_table()
+    return frame
 
 
 def pl(page: Sheet) -> polars.DataFrame:
@@ -45,7 +47,8 @@ def pl(page: Sheet) -> polars.DataFrame:
     _need("polars", "polars")
     _need("pyarrow", "polars")
     with _loaded(page) as database:
-        return database.sql("FROM page").pl()
+        frame: polars.DataFrame = database.sql("FROM page").pl()
+    return frame
 
 
 def parquet(page: Sheet, path: Path) -> None:
