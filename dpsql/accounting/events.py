@@ -63,9 +63,7 @@ class Gaussian:
 
     @property
     def rho(self) -> int:
-        return -(-PICO * self.sensitivity_squared * self.variance.denominator) // (
-            2 * self.variance.numerator
-        )
+        return math.ceil(PICO * self.sensitivity_squared / (2 * self.variance))
 
     @property
     def epsilon(self) -> None:
@@ -112,7 +110,7 @@ class Laplace:
 
     @property
     def epsilon(self) -> int:
-        return -(-PICO * self.sensitivity * self.scale.denominator) // self.scale.numerator
+        return math.ceil(PICO * self.sensitivity / self.scale)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -158,8 +156,8 @@ def _shifted(moved: int, scale: Fraction) -> float:
 
 
 def _check_integer(name: str, value: object) -> None:
-    if type(value) is not int or not 0 < value < 1 << 63:
-        raise ValueError(f"{name} is a positive integer of at most 63 bits, not {value!r}")
+    if type(value) is not int or not 0 < value < 1 << 127:
+        raise ValueError(f"{name} is a positive integer of at most 127 bits, not {value!r}")
 
 
 def _check_fraction(name: str, value: object) -> None:
