@@ -185,6 +185,7 @@ def test_the_nearest_text_is_the_one_that_differs_in_case() -> None:
     assert SEX.nearest("FEMALE") == ("female", "male")
     state = Column("state", Kind.CATEGORY, values=("Ohio", "Oregon", "Iowa", "Utah"))
     assert state.nearest("oregno", 1) == ("Oregon",)
+    assert Column("c", Kind.CATEGORY, values=("xyc", "ABC")).nearest("abc", 1) == ("ABC",)
 
 
 @patient
