@@ -1,0 +1,86 @@
+"""A book in memory, for tests and trials: it forgets with its process, and no fork can use it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeVar
+
+from dpsql.accounting.book import Page
+from dpsql.accounting.purse import Entry, Purse
+from dpsql.errors import LedgerError
+
+T = TypeVar("T")
+Kept: TypeAlias = "dict[tuple[str, str] | int, Purse | Entry]"
+
+NEWEST = 0  # the newest entry is kept under its own seq, which is at least 1, and under this
+
+
+class MemoryBook:
+    """A Book of one process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._kept: Kept = {}
+        self._process = os.getpid()
+        self._closed = False
+
+    def read(self, question: Callable[[Page], T]) -> T:
+        return self._run(question, keep=False)
+
+    def write(self, change: Callable[[Page], T]) -> T:
+        return self._run(change, keep=True)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _run(self, work: Callable[[Page], T], *, keep: bool) -> T:
+        if os.getpid() != self._process:
+            raise LedgerError("a ledger in memory serves the process that made it, not a fork")
+        with self._lock:
+            if self._closed:
+                raise LedgerError("the ledger is closed")
+            page = _MemoryPage(self._kept)
+            value = work(page)
+            if keep:
+                self._kept.update(page.changes)  # one step: an interrupt comes before or after it
+            return value
+
+
+class _MemoryPage:
+    def __init__(self, kept: Kept) -> None:
+        self._kept = kept
+        self.changes: Kept = {}
+
+    def purse(self, user: str, dataset: str) -> Purse | None:
+        found = self._kept.get((user, dataset))
+        return found if isinstance(found, Purse) else None
+
+    def purses(self) -> Sequence[Purse]:
+        held = [item for item in self._kept.values() if isinstance(item, Purse)]
+        return sorted(held, key=lambda purse: (purse.user, purse.dataset))
+
+    def entries(
+        self, after: int, most: int, user: str | None, dataset: str | None
+    ) -> Sequence[Entry]:
+        wanted = [
+            entry
+            for key, entry in self._kept.items()
+            if isinstance(entry, Entry)
+            and key != NEWEST
+            and entry.seq > after
+            and user in (None, entry.user)
+            and dataset in (None, entry.dataset)
+        ]
+        return wanted[:most]
+
+    def last(self) -> int:
+        newest = self._kept.get(NEWEST)
+        return newest.seq if isinstance(newest, Entry) else 0
+
+    def put(self, purse: Purse) -> None:
+        self.changes[purse.user, purse.dataset] = purse
+
+    def append(self, entry: Entry) -> None:
+        self.changes[entry.seq] = self.changes[NEWEST] = entry

@@ -1,0 +1,350 @@
+"""A book in an SQLite file: durable, and shared by the threads and processes of one machine.
+
+Write-ahead logging with full synchronisation: a transaction is on the disk before `write` returns.
+The file must lie on a local disk, since the log's index is memory that processes share. It is made
+with mode 0600; an owner who lets other accounts of the machine charge gives them the file and its
+folder, which holds `-wal` and `-shm` beside it while anybody has the ledger open. Those two are
+part of the ledger: a copy of the file alone may lack the newest charges.
+
+What is taken care of here:
+- One connection a process, under a lock: SQLite has one writer at a time anyway.
+- No connection crosses a fork. SQLite remembers for the whole process which locks it holds, and a
+  child has none of them: its own new connections would run without locks, and a file that others
+  then remove loses charges. All books close before a fork and open again at their next use.
+- For the same reason nothing opens the file but SQLite: closing any other descriptor of it would
+  drop the locks.
+- A file that is moved, replaced or deleted under an open connection is noticed, not written to.
+- A new ledger appears whole: it is made under another name, then linked to its own.
+- Checkpoints are never back to back: SQLite before 3.51.3 can lose transactions when a second one
+  runs while a writer starts the log anew (sqlite.org/wal.html, "the WAL-reset bug").
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sqlite3
+import threading
+import time
+import urllib.parse
+import weakref
+from collections.abc import Callable
+from os import PathLike
+from typing import TypeVar
+
+from dpsql.accounting.book import Page
+from dpsql.accounting.sqlite_page import REMEDY, SCHEMA, SqlitePage, damaged, stamp
+from dpsql.errors import LedgerError
+
+T = TypeVar("T")
+
+APPLICATION = 0x4450534C  # "DPSL"
+FORMAT = 1
+PAGE = 4096  # bytes of a page of the file
+PATIENCE = 30.0  # seconds that a busy ledger is waited for
+STEP = 0.1  # seconds that SQLite itself waits, deaf to Ctrl-C
+PAUSE = 0.001  # seconds between two attempts
+CHECKPOINT = 256  # entries between checkpoints of the write-ahead log
+
+
+class SqliteBook:
+    """A Book in the file `path`. Raises LedgerError when it cannot be opened."""
+
+    def __init__(
+        self, path: str | PathLike[str], *, create: bool, patience: float = PATIENCE
+    ) -> None:
+        text = os.fspath(path)
+        if not text or "\0" in text:
+            raise LedgerError(f"{text!r} is not the name of a ledger file")
+        self.path = os.path.realpath(text)
+        self._patience = patience
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        self._connection: sqlite3.Connection | None = None
+        self._files: tuple[tuple[int, int] | None, ...] = ()
+        self._closed = False
+        with _forking:
+            _books.add(self)
+        with self._lock:
+            if create and not os.path.lexists(self.path):
+                self._make()
+        self.read(lambda page: None)
+
+    def read(self, question: Callable[[Page], T]) -> T:
+        return self._run("BEGIN", question)
+
+    def write(self, change: Callable[[Page], T]) -> T:
+        return self._run("BEGIN IMMEDIATE", change)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._drop()
+
+    def _run(self, begin: str, work: Callable[[Page], T]) -> T:
+        deadline = time.monotonic() + self._patience
+        with self._lock:
+            try:
+                while True:
+                    try:
+                        return self._attempt(begin, work)
+                    except sqlite3.Error as error:
+                        if not _busy(error) or not time.monotonic() < deadline:
+                            raise LedgerError(_complaint(self.path, error)) from None
+                    except (UnicodeDecodeError, OverflowError):
+                        raise damaged(self.path) from None
+                    time.sleep(PAUSE)
+            except BaseException:
+                self._settle()  # again: an interrupt may have cut the first short
+                raise
+
+    def _attempt(self, begin: str, work: Callable[[Page], T]) -> T:
+        connection = self._ready()
+        try:
+            connection.execute(begin)
+            self._check_files()
+            page = SqlitePage(connection, self.path)
+            value = work(page)
+            connection.execute("COMMIT")
+        except BaseException:
+            self._settle()
+            raise
+        if page.appended and page.appended % CHECKPOINT == 0:
+            with contextlib.suppress(sqlite3.Error):  # the charge stands in the log already
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        return value
+
+    def _ready(self) -> sqlite3.Connection:
+        """The connection of this process, with no transaction open."""
+        if self._closed:
+            raise LedgerError(f"{self.path}: the ledger is closed")
+        if os.getpid() != self._process:
+            raise LedgerError(
+                f"{self.path}: this process was forked, not by Python, while the ledger was open;"
+                " open the ledger after the fork"
+            )
+        if self._connection is not None and self._connection.in_transaction:
+            self._drop()  # this call came in the midst of another one of this thread
+        if self._connection is None:
+            connection = self._connect()
+            files = self._identity()
+            self._files = (*self._files[:1], *files[len(self._files[:1]) :])
+            self._connection = connection
+        return self._connection
+
+    def _settle(self) -> None:
+        """Roll back what is still open."""
+        try:
+            if self._connection is not None and self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._drop()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        if os.path.isdir(self.path):
+            raise LedgerError(f"{self.path} is a folder, not a ledger")
+        if not os.path.lexists(self.path):
+            raise LedgerError(
+                f"there is no ledger {self.path}; a first grant makes one:"
+                " dpsql budget grant DB USER --epsilon E"
+            )
+        connection = _open(self.path)
+        try:
+            _check_stamp(connection, self.path)
+            _set_up(connection, self.path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _identity(self) -> tuple[tuple[int, int] | None, ...]:
+        """Which files bear the ledger's three names now."""
+        found: list[tuple[int, int] | None] = []
+        for suffix in ("", "-wal", "-shm"):
+            try:
+                status = os.stat(self.path + suffix)
+            except OSError:
+                found.append(None)
+            else:
+                found.append((status.st_dev, status.st_ino))
+        return tuple(found)
+
+    def _check_files(self) -> None:
+        """Raises LedgerError if SQLite writes to files that others do not see."""
+        if self._identity() != self._files:
+            raise LedgerError(
+                f"{self.path}: the ledger, its -wal or its -shm was moved, replaced or deleted"
+                " while it was open; nothing is answered until it is opened again"
+            )
+
+    def _make(self) -> None:
+        """Make an empty ledger, unless another process is quicker."""
+        draft = f"{self.path}.{secrets.token_hex(8)}.new"
+        try:
+            os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            try:
+                _fill(draft)
+                _link(draft, self.path)
+            finally:
+                for suffix in ("", "-wal", "-shm"):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(draft + suffix)
+        except OSError as error:
+            raise LedgerError(f"{self.path}: the ledger cannot be made: {error.strerror}") from None
+        except sqlite3.Error as error:
+            raise LedgerError(_complaint(self.path, error)) from None
+
+
+def _open(path: str) -> sqlite3.Connection:
+    """A connection to the existing file `path`, which it never makes."""
+    return sqlite3.connect(
+        f"file:{urllib.parse.quote(path)}?mode=rw",
+        uri=True,
+        timeout=STEP,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def _check_stamp(connection: sqlite3.Connection, path: str) -> None:
+    """Raises LedgerError unless the file is a ledger of a format that is known here."""
+    application = _pragma(connection, "application_id")
+    form = _pragma(connection, "user_version")
+    if application == 0 and _pragma(connection, "page_count") == 0:
+        raise LedgerError(f"{path} is empty, not a ledger: was it truncated? {REMEDY}")
+    if application != APPLICATION:
+        raise LedgerError(f"{path} is a database of something else, not a ledger")
+    if not isinstance(form, int) or form < 1:
+        raise damaged(path)
+    if form > FORMAT:
+        raise LedgerError(
+            f"{path}: the ledger has format {form}, and this dpsql reads up to {FORMAT}:"
+            " it was written by a newer one; upgrade dpsql"
+        )
+    whole_pages = os.stat(path).st_size % PAGE == 0
+    if stamp(connection) != form or not whole_pages:
+        raise damaged(path)
+
+
+def _set_up(connection: sqlite3.Connection, path: str) -> None:
+    if _pragma(connection, "journal_mode") != "wal" and (
+        _pragma(connection, "journal_mode = WAL") != "wal"
+    ):
+        raise LedgerError(
+            f"{path}: the ledger must lie on a local disk; this file system cannot share memory"
+        )
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA fullfsync = ON")  # macOS: through the disk's own cache
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")
+
+
+def _pragma(connection: sqlite3.Connection, text: str) -> object:
+    return connection.execute(f"PRAGMA {text}").fetchall()[0][0]
+
+
+def _fill(path: str) -> None:
+    """Write the empty ledger into the empty file `path`, down to the disk."""
+    connection = _open(path)
+    try:
+        connection.execute(f"PRAGMA page_size = {PAGE}")
+        _set_up(connection, path)
+        connection.executescript(
+            f"BEGIN; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};{SCHEMA}"
+        )
+        connection.execute(
+            "INSERT INTO meta (one, format, ledger) VALUES (1, ?, ?)",
+            (FORMAT, secrets.token_hex(16)),
+        )
+        connection.execute("COMMIT")
+        _pragma(connection, "wal_checkpoint(TRUNCATE)")
+    finally:
+        connection.close()
+
+
+def _link(draft: str, path: str) -> None:
+    """Give the finished draft its name for good, unless the name is taken."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return
+    except OSError:  # a file system without links
+        if not os.path.lexists(path):
+            os.rename(draft, path)
+    with contextlib.suppress(OSError):  # where folders cannot be opened, they need no fsync
+        folder = os.open(os.path.dirname(path), os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code, 0 for an error of the Python module itself."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _busy(error: sqlite3.Error) -> bool:
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _complaint(path: str, error: sqlite3.Error) -> str:
+    """What went wrong, in our words."""
+    name = getattr(error, "sqlite_errorname", "")
+    aside = f" ({name})" if name else ""
+    if isinstance(error, sqlite3.ProgrammingError):
+        return f"{path}: the ledger was closed in the midst of this"
+    match _code(error):
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            what = "the ledger is busy: another process holds it; try again"
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            what = "the ledger cannot be written: the file or its folder is read-only"
+        case sqlite3.SQLITE_FULL:
+            what = "the ledger cannot be written: the disk is full"
+        case sqlite3.SQLITE_IOERR:
+            what = "the ledger cannot be read or written: the disk is full or fails"
+        case sqlite3.SQLITE_CANTOPEN:
+            what = "the ledger cannot be opened: check the rights on the file and its folder"
+        case sqlite3.SQLITE_NOTADB:
+            what = "this file is not a ledger"
+        case _:
+            return f"{damaged(path)}{aside}"
+    return f"{path}: {what}{aside}"
+
+
+_books: weakref.WeakSet[SqliteBook] = weakref.WeakSet()
+_forking = threading.RLock()
+_held: list[SqliteBook] = []
+
+
+def _before_fork() -> None:
+    _forking.acquire()
+    for book in list(_books):
+        book._lock.acquire()
+        _held.append(book)
+        book._drop()
+
+
+def _after_fork() -> None:
+    while _held:
+        _held.pop()._lock.release()
+    _forking.release()
+
+
+def _after_fork_in_child() -> None:
+    for book in _held:
+        book._process = os.getpid()
+    _after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
+    )

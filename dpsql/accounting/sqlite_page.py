@@ -1,0 +1,161 @@
+"""The tables of an SQLite ledger, and what one transaction reads and writes in them.
+
+A purse's sums are kept in its row, never added up from the log; `entry` is the log. Numbers of
+pico are INTEGER. The tables of a format never change their meaning.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from dpsql.accounting.purse import Entry, Grant, Price, Purse
+from dpsql.errors import LedgerError
+
+T = TypeVar("T")
+
+SCHEMA = """
+CREATE TABLE meta (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  format INTEGER NOT NULL,
+  ledger TEXT NOT NULL                              -- this ledger's own name, random
+);
+CREATE TABLE purse (
+  user TEXT NOT NULL,
+  dataset TEXT NOT NULL,
+  epsilon REAL, delta REAL, rho INTEGER, epsilon_pico INTEGER, at TEXT,  -- grant in force, or NULL
+  spent_rho INTEGER NOT NULL CHECK (typeof(spent_rho) = 'integer' AND spent_rho >= 0),
+  spent_epsilon INTEGER CHECK (typeof(spent_epsilon) IN ('integer', 'null')),
+  PRIMARY KEY (user, dataset)
+) WITHOUT ROWID;
+CREATE TABLE entry (
+  seq INTEGER PRIMARY KEY,
+  at TEXT NOT NULL,
+  kind TEXT NOT NULL CHECK (kind IN ('grant', 'revoke', 'charge')),
+  user TEXT NOT NULL,
+  dataset TEXT NOT NULL,
+  before_rho INTEGER NOT NULL, before_epsilon INTEGER,                  -- spent, in pico
+  after_rho INTEGER NOT NULL, after_epsilon INTEGER,
+  epsilon REAL, delta REAL, rho INTEGER, epsilon_pico INTEGER,          -- of a grant
+  statement TEXT, event TEXT, price_rho INTEGER, price_epsilon INTEGER  -- of a charge
+);
+"""
+
+REMEDY = "restore it from a copy, or move it away and grant anew"
+
+TERMS = "epsilon, delta, rho, epsilon_pico"
+PURSE = f"SELECT user, dataset, {TERMS}, at, spent_rho, spent_epsilon FROM purse"
+ENTRY = (
+    "SELECT seq, at, kind, user, dataset, before_rho, before_epsilon, after_rho, after_epsilon,"
+    f" {TERMS}, statement, event, price_rho, price_epsilon FROM entry"
+)
+
+
+def damaged(path: str) -> LedgerError:
+    """The error for a file that holds what no ledger writes."""
+    return LedgerError(f"{path}: the ledger is damaged; {REMEDY}")
+
+
+def stamp(connection: sqlite3.Connection) -> object:
+    """The format that the ledger's own table names."""
+    rows = connection.execute("SELECT format FROM meta").fetchall()
+    return rows[0][0] if len(rows) == 1 else None
+
+
+class SqlitePage:
+    """A Page within an open transaction of `connection`."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+        self._connection = connection
+        self._path = path
+        self.appended = 0
+
+    def purse(self, user: str, dataset: str) -> Purse | None:
+        rows = self._rows(f"{PURSE} WHERE user = ? AND dataset = ?", (user, dataset))
+        return self._read(_purse, rows[0]) if rows else None
+
+    def purses(self) -> Sequence[Purse]:
+        return [self._read(_purse, row) for row in self._rows(f"{PURSE} ORDER BY 1, 2", ())]
+
+    def entries(
+        self, after: int, most: int, user: str | None, dataset: str | None
+    ) -> Sequence[Entry]:
+        rows = self._rows(
+            f"{ENTRY} WHERE seq > ?1 AND (?3 IS NULL OR user = ?3)"
+            " AND (?4 IS NULL OR dataset = ?4) ORDER BY seq LIMIT ?2",
+            (after, most, user, dataset),
+        )
+        found = [self._read(_entry, row) for row in rows]
+        for entry in found:  # in a damaged tree the order may lie, and a reader go in circles
+            if not entry.seq > after:
+                raise damaged(self._path)
+            after = entry.seq
+        return found
+
+    def last(self) -> int:
+        newest: int = self._rows("SELECT coalesce(max(seq), 0) FROM entry", ())[0][0]
+        return newest
+
+    def put(self, purse: Purse) -> None:
+        terms = _terms(purse.grant)
+        at = None if purse.grant is None else purse.grant.at
+        self._connection.execute(
+            "INSERT OR REPLACE INTO purse VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (purse.user, purse.dataset, *terms, at, purse.spent.rho, purse.spent.epsilon),
+        )
+
+    def append(self, entry: Entry) -> None:
+        price = entry.price
+        row = (
+            entry.seq,
+            entry.at,
+            entry.kind,
+            entry.user,
+            entry.dataset,
+            entry.before.rho,
+            entry.before.epsilon,
+            entry.after.rho,
+            entry.after.epsilon,
+            *_terms(entry.grant),
+            None if price is None else entry.statement,
+            None if entry.event is None else json.dumps(entry.event),
+            None if price is None else price.rho,
+            None if price is None else price.epsilon,
+        )
+        self._connection.execute(f"INSERT INTO entry VALUES ({', '.join('?' * 17)})", row)
+        self.appended = entry.seq
+
+    def _rows(self, sql: str, values: tuple[object, ...]) -> list[Any]:
+        return self._connection.execute(sql, values).fetchall()
+
+    def _read(self, reader: Callable[[Any], T], row: Any) -> T:
+        try:
+            return reader(row)
+        except (TypeError, ValueError):
+            raise damaged(self._path) from None
+
+
+def _terms(grant: Grant | None) -> tuple[float | int | None, ...]:
+    if grant is None:
+        return (None, None, None, None)
+    return (grant.epsilon, grant.delta, grant.rho, grant.epsilon_pico)
+
+
+def _purse(row: Any) -> Purse:
+    user, dataset, epsilon, delta, rho, pico, at, spent_rho, spent_epsilon = row
+    grant = None if at is None else Grant(user, dataset, epsilon, delta, rho, pico, at)
+    return Purse(user, dataset, grant, Price(spent_rho, spent_epsilon))
+
+
+def _entry(row: Any) -> Entry:
+    seq, at, kind, user, dataset = row[:5]
+    before, after = Price(*row[5:7]), Price(*row[7:9])
+    epsilon, delta, rho, pico, statement, event = row[9:15]
+    grant = None if epsilon is None else Grant(user, dataset, epsilon, delta, rho, pico, at)
+    price = None if event is None else Price(*row[15:17])
+    written = None if event is None else json.loads(event)
+    return Entry(
+        seq, at, kind, user, dataset, before, after, grant, statement or "", written, price
+    )
