@@ -1,0 +1,198 @@
+"""Processes that the tests of the ledger start, and end: `python ledger_trials.py TRIAL PATH ...`.
+
+What a process prints after a charge has returned is an answer that an analyst may have seen.
+"""
+
+import ctypes
+import os
+import random
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from types import FrameType
+from typing import Any
+
+import dpsql.accounting
+from dpsql.accounting.events import Gaussian
+from dpsql.accounting.ledger import Ledger
+from dpsql.errors import BudgetExceeded, LedgerError
+
+ROOM = os.path.dirname(os.path.abspath(dpsql.accounting.__file__))
+EVENT = Gaussian(1, Fraction(500))
+
+
+def pay(ledger: Ledger, statement: str, user: str = "alice") -> int:
+    return ledger.charge(user, "adult", EVENT, statement=statement).seq
+
+
+def say(text: str) -> None:
+    """One write, so that a kill leaves whole lines."""
+    os.write(1, f"{text}\n".encode())
+
+
+def child(work: Callable[..., None], *arguments: object) -> int:
+    """The id of a forked process that does `work` and ends."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            work(*arguments)
+            status = 0
+        finally:
+            os._exit(status)
+    return pid
+
+
+def ended(pid: int) -> int:
+    """What ended a child: 0, or minus the signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def at_line(number: int, act: Callable[[], None]) -> Callable[[FrameType, str, Any], Any]:
+    """A trace function that acts when the `number`-th line of the accounting room is reached."""
+    left = number
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.startswith(ROOM):
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                act()
+        return trace
+
+    return trace
+
+
+def race(path: str) -> None:
+    """For every user named on standard input, try to buy once."""
+    with Ledger.open(path, create=False) as ledger:
+        say("ready")
+        for user in sys.stdin:
+            try:
+                pay(ledger, "", user.strip())
+                say("paid")
+            except BudgetExceeded:
+                say("refused")
+
+
+def kill_at_lines(path: str) -> None:
+    """Die at each line that opening and two charges go through, in turn."""
+
+    def work(number: int) -> None:
+        sys.settrace(at_line(number, lambda: os.kill(os.getpid(), signal.SIGKILL)))
+        ledger = Ledger.open(path)
+        for part in "ab":
+            statement = f"{number}{part}"
+            pay(ledger, statement)
+            say(statement)
+        sys.settrace(None)
+
+    number = 1
+    while ended(child(work, number)) == -signal.SIGKILL:
+        number += 1
+    say(f"steps {number - 1}")
+
+
+def kill_at_instants(path: str, runs: str) -> None:
+    """Be killed from outside at any instant, while charging."""
+    draw = random.Random(20261128)
+
+    def work(run: int) -> None:
+        ledger = Ledger.open(path)
+        for number in range(10**6):
+            pay(ledger, f"{run}.{number}")
+            say(f"{run}.{number}")
+
+    for run in range(int(runs)):
+        pid = child(work, run)
+        time.sleep(draw.uniform(0.001, 0.04))
+        os.kill(pid, signal.SIGKILL)
+        ended(pid)
+
+
+def fork_after_open(path: str) -> None:
+    """Parent and children charge one ledger that was open at the fork, and the parent leaves."""
+    ledger = Ledger.open(path)
+    pay(ledger, "parent")
+    busy = threading.Thread(target=lambda: [pay(ledger, "thread") for _ in range(30)])
+    busy.start()
+    left, leave = os.pipe()
+
+    def work() -> None:
+        os.close(leave)
+        pay(ledger, "child")
+        os.read(left, 1)  # until the parent has closed the ledger
+        pay(ledger, "child again")
+        ledger.close()
+
+    pids = [child(work) for _ in range(8)]
+    pay(ledger, "parent again")
+    busy.join()
+    ledger.close()
+    with Ledger.open(path, create=False) as other:
+        pay(other, "reopened")
+        os.close(leave)
+        os.close(left)
+        assert [ended(pid) for pid in pids] == [0] * 8
+        pay(other, "last")
+    say("done")
+
+
+def foreign_fork(path: str) -> None:
+    """A fork that Python does not know of: the child refuses."""
+    ledger = Ledger.open(path)
+    pay(ledger, "parent")
+    pid = ctypes.PyDLL(None).fork()
+    if pid == 0:
+        try:
+            pay(ledger, "child")
+        except LedgerError as error:
+            say(str(error))
+        finally:
+            os._exit(0)
+    ended(pid)
+    pay(ledger, "parent again")
+    ledger.close()
+
+
+def fill_disk(path: str) -> None:
+    """Charge until the system refuses to let the files grow, then let them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Ledger.open(path, create=False) as ledger:
+        pay(ledger, "before")
+        say("before")
+        room = os.stat(f"{path}-wal").st_size + 50_000
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+        try:
+            for number in range(10**6):
+                pay(ledger, str(number))
+                say(str(number))
+        except LedgerError as error:
+            say(f"refused {error}")
+        spent = ledger.balance("alice", "adult").spent_rho  # reading still works
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert ledger.balance("alice", "adult").spent_rho == spent
+        pay(ledger, "after")
+        say("after")
+
+
+TRIALS: dict[str, Callable[..., None]] = {
+    trial.__name__: trial
+    for trial in (
+        race,
+        kill_at_lines,
+        kill_at_instants,
+        fork_after_open,
+        foreign_fork,
+        fill_disk,
+    )
+}
+
+if __name__ == "__main__":
+    TRIALS[sys.argv[1]](*sys.argv[2:])
