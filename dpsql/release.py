@@ -202,9 +202,7 @@ class Plan:
 
 
 def _floats(grid: Iterable[Iterable[Any]]) -> tuple[tuple[float | None, ...], ...]:
-    return tuple(
-        tuple(None if item is None else float(item) for item in line) for line in grid
-    )
+    return tuple(tuple(None if item is None else float(item) for item in line) for line in grid)
 
 
 def _plain(value: Value) -> Any:

@@ -125,9 +125,7 @@ class _Binder:
         dataset = bound[0][0]
         for other, _ in bound[1:]:
             if other is not dataset:
-                raise self._refuse(
-                    "UNION ALL over two datasets", None, "one statement a dataset"
-                )
+                raise self._refuse("UNION ALL over two datasets", None, "one statement a dataset")
         for limit, name in ((query.limit, "LIMIT"), (query.offset, "OFFSET")):
             if limit is not None and not (isinstance(limit, Const) and limit.kind == "integer"):
                 raise self._refuse(
@@ -273,7 +271,9 @@ class _Binder:
         if query.group_all:
             written = [e for e, _ in items if not _aggregated(e, aliases)]
             seen: dict[str, Expr] = dict(aliases)
-            resolved = [self._resolver.row(e, scope, seen) for e in written if not isinstance(e, Star)]
+            resolved = [
+                self._resolver.row(e, scope, seen) for e in written if not isinstance(e, Star)
+            ]
             sets: tuple[tuple[int, ...], ...] = (tuple(range(len(resolved))),)
         else:
             resolved = [self._group(e, items, scope, aliases) for e in query.groups]
@@ -412,7 +412,9 @@ class _Lift:
 
     def _opaque(self, expr: Expr) -> Expr:
         if expr in self._keys and isinstance(expr, Column):
-            return Cast(Const("null", "NULL"), _SQL_KIND[column_type(self._typer.column(expr.name)).kind])
+            return Cast(
+                Const("null", "NULL"), _SQL_KIND[column_type(self._typer.column(expr.name)).kind]
+            )
         if isinstance(expr, Call) and expr.name in functions.AGGREGATES:
             return Cast(Const("null", "NULL"), "DOUBLE")
         if isinstance(expr, Op) and expr.name == "GROUPING":
@@ -462,17 +464,19 @@ class _Lift:
         for part in walk(call):
             if part is not call and isinstance(part, Call) and part.name in functions.AGGREGATES:
                 raise self._refuse("an aggregate inside an aggregate", part.span, "one of them")
-            if isinstance(part, Call) and part.name not in functions.SIGNATURES \
-                    and part.name not in functions.AGGREGATES and part.name != "row":
+            if (
+                isinstance(part, Call)
+                and part.name not in functions.SIGNATURES
+                and part.name not in functions.AGGREGATES
+                and part.name != "row"
+            ):
                 raise self._refuse(*refused_function(part.name, part.span))
         condition = call.filter
         if condition is not None:
             self._typer.boolean(condition, "FILTER")
         argument = call.args[0] if call.args else None
         if len(call.args) > 1 or (argument is None and call.name != "count_star"):
-            raise self._refuse(
-                f"{shown} takes one argument", call.span, f"{shown}(expression)"
-            )
+            raise self._refuse(f"{shown} takes one argument", call.span, f"{shown}(expression)")
         boolean = False
         if kind == "count" and isinstance(argument, Column):
             pass  # whatever its kind, bins included
@@ -537,7 +541,9 @@ def _aggregated(expr: Expr, aliases: Mapping[str, Expr]) -> bool:
 def _never(condition: Expr) -> bool:
     """Whether a condition is a constant comparison that is false, such as 1=0."""
     match condition:
-        case Compare(op="=", left=Const(kind="integer", text=a), right=Const(kind="integer", text=b)):
+        case Compare(
+            op="=", left=Const(kind="integer", text=a), right=Const(kind="integer", text=b)
+        ):
             return a != b
         case Const(kind="boolean", text="FALSE"):
             return True

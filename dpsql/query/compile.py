@@ -9,6 +9,7 @@ statement are measured once.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -98,6 +99,11 @@ class Compiled:
     types: tuple[str, ...]
 
     @property
+    def factors(self) -> tuple[tuple[int, ...], ...]:
+        """The factor of every weight, for each SELECT."""
+        return tuple(tuple(w.factor for w in block.weights) for block in self.workload.blocks)
+
+    @property
     def rows(self) -> int:
         return sum(select.groups.size for select in self.selects)
 
@@ -106,14 +112,34 @@ def compile_bound(bound: Bound, grid: Grid, params: Sequence[Any] = ()) -> Compi
     """The workload of a statement. Raises Refused; reads public values only."""
     names, types = grid.describe(bound, params)
     compiler = _Compiler(bound, grid)
-    selects, blocks = [], []
-    for select in bound.selects:
-        compiled, block = compiler.select(select)
-        selects.append(compiled)
-        blocks.append(block)
+    parts = [compiler.select(select) for select in bound.selects]
+    selects = [compiled for compiled, _, _ in parts]
+    blocks = _balanced([(block, scales) for _, block, scales in parts])
     listed = sorted({name for select in bound.selects for name in _mentioned(select)})
     workload = Workload(grid.domain(listed), tuple(blocks))
     return Compiled(bound, workload, tuple(selects), tuple(names), tuple(types))
+
+
+def _balanced(parts: Sequence[tuple[Block, Sequence[int]]]) -> list[Block]:
+    """Blocks whose weights all have about the same scale, so that one noise suits all of them.
+
+    Each weight comes with its natural scale: 1 for a count, hi - lo in units for a mean. Where
+    they differ, factors bring every one within 3 % of 16 x the largest.
+    """
+    known = {scale for _, scales in parts for scale in scales}
+    if len(known) < 2:
+        return [block for block, _ in parts]
+    target = max(known) * (16 if max(known) * 16 <= MAX_WEIGHT else 1)
+    return [
+        dataclasses.replace(
+            block,
+            weights=tuple(
+                dataclasses.replace(weight, factor=max(1, round(Fraction(target, scale))))
+                for weight, scale in zip(block.weights, scales, strict=True)
+            ),
+        )
+        for block, scales in parts
+    ]
 
 
 def _mentioned(select: BoundSelect) -> set[str]:
@@ -145,8 +171,8 @@ class _Compiler:
         self._trees = Trees(grid, Typer(bound.dataset, self._refuse), self._refuse)
         self._trees.check(bound.guards)
 
-    def select(self, select: BoundSelect) -> tuple[CompiledSelect, Block]:
-        """The estimators and the block of linear queries of one SELECT."""
+    def select(self, select: BoundSelect) -> tuple[CompiledSelect, Block, list[int]]:
+        """The estimators of one SELECT, its linear queries, and the scale of each weight."""
         tests = conjuncts(select.where) if select.where is not None else ()
         conditions = [a.condition for a in select.aggregates if a.condition is not None]
         arguments = [a.argument for a in select.aggregates if a.argument is not None]
@@ -166,17 +192,16 @@ class _Compiler:
         estimators = tuple(weights.estimator(a, self._dataset.column) for a in select.aggregates)
         where = kept[0] if len(kept) == 1 else And(tuple(kept)) if kept else ALWAYS
         block = Block(where, tuple(weights.listed), groups.groupings)
-        return CompiledSelect(select, estimators, groups), block
+        return CompiledSelect(select, estimators, groups), block, weights.scales
 
 
 class _Weights:
     """The weight functions of one SELECT, each once."""
 
-    def __init__(
-        self, trees: Trees, grid: Grid, refuse: Any, kept: Sequence[Predicate]
-    ) -> None:
+    def __init__(self, trees: Trees, grid: Grid, refuse: Any, kept: Sequence[Predicate]) -> None:
         self._trees, self._grid, self._refuse, self._kept = trees, grid, refuse, kept
         self.listed: list[Weight] = []
+        self.scales: list[int] = []
         self._known: dict[Any, int] = {}
 
     def estimator(self, aggregate: Aggregate, column: Any) -> Estimator:
@@ -199,7 +224,9 @@ class _Weights:
 
     def _count(self, base: tuple[Condition, ...], argument: Expr | None, column: Any) -> int:
         terms: list[tuple[tuple[Condition, ...], None]] = []
-        for conditions, value in self._trees.branches(argument) if argument is not None else [((), None)]:
+        for conditions, value in (
+            self._trees.branches(argument) if argument is not None else [((), None)]
+        ):
             if isinstance(argument, Column):  # not split into TRUE and FALSE
                 conditions, value = (), argument
             known: tuple[Condition, ...] = ()
@@ -211,7 +238,7 @@ class _Weights:
             terms.append(((*base, *conditions, *known), None))
             if isinstance(argument, Column):
                 break
-        return self._add(terms)
+        return self._add(terms, 1)
 
     def _parts(self, base: tuple[Condition, ...], argument: Expr) -> list[_Part]:
         """The branches of an argument with their values where they can occur."""
@@ -237,7 +264,9 @@ class _Weights:
             unit, ints = whole([p.values[p.known] for p in parts], origin, limit)
         except OverflowError:
             raise self._refuse(
-                "an aggregate of values beyond 2^53", aggregate.span, "the values divided by a power of 10"
+                "an aggregate of values beyond 2^53",
+                aggregate.span,
+                "the values divided by a power of 10",
             ) from None
         found = []
         for part, some in zip(parts, ints, strict=True):
@@ -250,7 +279,8 @@ class _Weights:
         unit, ints = self._whole(parts, Fraction(0), MAX_WEIGHT, aggregate)
         assert aggregate.argument is not None
         type_ = "HUGEINT" if aggregate.boolean else self._grid.sum_type(aggregate.argument)
-        return Sum(self._tables(parts, ints), unit, type_)
+        scale = max((int(np.abs(i).max(initial=0)) for i in ints), default=1)
+        return Sum(self._tables(parts, ints, max(scale, 1)), unit, type_)
 
     def _bounds(self, parts: Sequence[_Part]) -> tuple[float, float]:
         values = [p.values[p.known] for p in parts if p.known.any()]
@@ -262,42 +292,43 @@ class _Weights:
         low, high = self._bounds(parts)
         lo = _exact(low)
         if low == high:  # the mean of a constant: only whether anybody is there
-            rows = self._tables(parts, [p.known.astype(np.int64) for p in parts])
+            rows = self._tables(parts, [p.known.astype(np.int64) for p in parts], 1)
             return Mean(rows, rows, lo, lo)
         unit, above = self._whole(parts, lo, MAX_WEIGHT, aggregate)
         steps = max(int(a.max(initial=0)) for a in above)
         below = [np.where(p.known, steps - a, 0) for p, a in zip(parts, above, strict=True)]
-        return Mean(
-            self._tables(parts, above), self._tables(parts, below), lo, lo + unit * steps
-        )
+        return Mean(self._tables(parts, above, steps), self._tables(parts, below, steps), lo, lo + unit * steps)
 
     def _spread(self, parts: Sequence[_Part], aggregate: Aggregate, kind: str) -> Spread:
         low, high = self._bounds(parts)
         lo = _exact(low)
-        unit, t = self._whole(parts, lo, 1 << 19, aggregate)
+        unit, t = self._whole(parts, lo, 1 << 17, aggregate)
         steps = max(1, *(int(a.max(initial=0)) for a in t))
         first = [np.where(p.known, 4 * (steps - a) ** 2, 0) for p, a in zip(parts, t, strict=True)]
         middle = [15 * a * (steps - a) for a in t]
         last = [4 * a**2 for a in t]
         return Spread(
-            self._tables(parts, first),
-            self._tables(parts, middle),
-            self._tables(parts, last),
+            self._tables(parts, first, 4 * steps**2),
+            self._tables(parts, middle, 4 * steps**2),
+            self._tables(parts, last, 4 * steps**2),
             lo,
             lo + unit * steps,
             steps,
             kind,
         )
 
-    def _tables(self, parts: Sequence[_Part], ints: Sequence[NDArray[np.int64]]) -> int:
+    def _tables(
+        self, parts: Sequence[_Part], ints: Sequence[NDArray[np.int64]], scale: int
+    ) -> int:
         return self._add(
             [
                 (part.conditions, (part.source, part.domain, values))
                 for part, values in zip(parts, ints, strict=True)
-            ]
+            ],
+            scale,
         )
 
-    def _add(self, terms: Iterable[tuple[tuple[Condition, ...], Any]]) -> int:
+    def _add(self, terms: Iterable[tuple[tuple[Condition, ...], Any]], scale: int) -> int:
         """The index of the weight with these terms; terms that are always 0 are left out."""
         listed = []
         key = []
@@ -309,13 +340,12 @@ class _Weights:
                 if domain.cells == 1 and values[0] == 1:
                     table = None
             distinct = tuple(dict.fromkeys(conditions))
-            key.append(
-                (frozenset(distinct), None if table is None else (source, values.tobytes()))
-            )
+            key.append((frozenset(distinct), None if table is None else (source, values.tobytes())))
             listed.append((distinct, table))
         name = frozenset(key)
         if name not in self._known:
             self._known[name] = len(self.listed)
+            self.scales.append(scale)
             self.listed.append(
                 Weight(
                     tuple(

@@ -87,7 +87,9 @@ _SYNONYMS = {
 
 def _set(node: Node, *known: str) -> list[str]:
     """The fields of a node that are set and not known."""
-    return [key for key, value in node.items() if key not in known and value not in (False, [], {})]
+    return [
+        key for key, value in node.items() if key not in known and value not in (False, "", [], {})
+    ]
 
 
 class Converter:
@@ -148,7 +150,7 @@ class Converter:
             "filter", "distinct", "order_bys", "is_operator", "export_state",
         )  # fmt: skip
         path = node.get("qualified_name", {}).get("path", [])
-        schema = path[:-1] or ([node["schema"]] if "schema" in node else [])
+        schema = path[:-1] or ([node["schema"]] if node.get("schema") else [])
         if unknown or node.get("export_state") or schema not in ([], ["main"]):
             return Foreign(f"this form of {node['function_name']}()", span)
         arguments = node.get("arguments")
@@ -381,7 +383,8 @@ def _constant_1(value: Node, span: Span | None) -> Expr:
     """A literal as DuckDB 1 writes it: already a typed value."""
     if value.get("is_null"):
         return Const("null", "NULL", span)
-    type_, found = value["type"], value.get("value")
+    type_ = value["type"]
+    found: Any = value.get("value")
     match type_["id"]:
         case "TINYINT" | "SMALLINT" | "INTEGER" | "BIGINT" | "UBIGINT":
             return _integer(str(found), span)

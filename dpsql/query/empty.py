@@ -58,7 +58,7 @@ class Empty:
         """DuckDB's own syntax trees of the SELECT statements in `sql`. Raises EmptyError."""
         try:
             found = self._connection.execute(
-                "SELECT json_serialize_sql(?, skip_null := true, skip_empty := true, "
+                "SELECT json_serialize_sql(?, skip_null := true, skip_empty := false, "
                 "skip_default := true)",
                 [sql],
             ).fetchone()

@@ -33,7 +33,7 @@ class Values:
 
     def listed(self) -> list[Any]:
         """The values as Python has them."""
-        found = self.values.tolist()
+        found: list[Any] = self.values.tolist()
         if self.type.startswith("DECIMAL"):
             found = [decimal.Decimal(text) for text in found]
         if self.null is None:
@@ -123,9 +123,7 @@ def _table(
 ) -> dict[str, NDArray[Any]]:
     """The columns of a released table, as DuckDB can read them."""
     groups = select.groups
-    table: dict[str, NDArray[Any]] = {
-        "row#": np.arange(start, start + groups.size, dtype=np.int64)
-    }
+    table: dict[str, NDArray[Any]] = {"row#": np.arange(start, start + groups.size, dtype=np.int64)}
     for key in range(len(groups.keys)):
         table[f"code{key}"] = np.ascontiguousarray(groups.codes[:, key])
     for index, listed in enumerate(select.bound.groupings):

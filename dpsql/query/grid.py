@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from dpsql.domain import Domain
 from dpsql.errors import Refused
-from dpsql.query.empty import Empty, EmptyError
 from dpsql.query.bind import Bound
+from dpsql.query.empty import Empty, EmptyError
 from dpsql.query.expr import (
     Call,
     Cast,
@@ -67,23 +67,25 @@ class Grid:
 
     def domain(self, names: Sequence[str]) -> Domain:
         """The domain of some declared columns; NULL is the last code of a nullable one."""
-        return Domain(
-            tuple(names), tuple(self._dataset.column(name).cells for name in names)
-        )
+        return Domain(tuple(names), tuple(self._dataset.column(name).cells for name in names))
 
     @property
     def empty(self) -> Empty:
         """The empty database in which expressions over this dataset are evaluated."""
         return self._empty
 
+    def declare(self) -> None:
+        """Make the empty table of the dataset, under its own name, once."""
+        table = quote(self._dataset.name)
+        listed = ", ".join(f"{quote(c.name)} {c.sql_type}" for c in self._dataset.columns)
+        self._empty.make("the dataset", [(f"CREATE TABLE {table} ({listed})", [])])
+
     def describe(self, bound: Bound, params: Sequence[Any] = ()) -> tuple[list[str], list[str]]:
         """Names and types that DuckDB gives a statement, over an empty table of the dataset.
 
         Raises Refused when DuckDB would not accept the statement.
         """
-        table = quote(self._dataset.name)
-        listed = ", ".join(f"{quote(c.name)} {c.sql_type}" for c in self._dataset.columns)
-        self._empty.make("the dataset", [(f"CREATE TABLE {table} ({listed})", [])])
+        self.declare()
         sql = bound.ask.sql
         for span in sorted(bound.sugar, key=lambda s: -s.start):  # AVG(p) is ours, not DuckDB's
             call = sql[span.start : span.end]

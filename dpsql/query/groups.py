@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpsql.query.expr import Expr, Span
 from dpsql.query.grid import MAX_CELLS, Grid, Keys
-from dpsql.query.linear import Grouping, atoms, combinations, product, tables_of
+from dpsql.query.linear import Grouping, TableOf, atoms, combinations, product, tables_of
 from dpsql.query.predicate import TRUE, Predicate, mentioned, truth
 from dpsql.query.tree import Refuse
 
@@ -154,7 +154,7 @@ def _component(
     if len(keys) == 1 and not tests:
         return np.arange(len(keys[0].values), dtype=np.int64)[:, None]
     domain = grid.domain(names)
-    tables = [*tables_of(tests), *((key.domain, key.table) for key in keys)]
+    tables: list[TableOf] = [*tables_of(tests), *((key.domain, key.table) for key in keys)]
     representatives = atoms(domain, tables)
     if (cells := combinations(representatives)) > MAX_CELLS:
         raise refuse(

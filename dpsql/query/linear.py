@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,9 @@ from numpy.typing import NDArray
 from dpsql.domain import Domain
 from dpsql.query.predicate import TRUE, Codes, Leaf, Predicate, leaves, truth
 
-MAX_WEIGHT = 1 << 40  # every weight is at most this in absolute value
+TableOf: TypeAlias = tuple[Domain, NDArray[Any]]  # a domain and one entry a cell
+
+MAX_WEIGHT = 1 << 36  # every weight is at most this in absolute value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,9 +46,14 @@ class Term:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weight:
-    """An integer function of a cell: the sum of terms whose predicates exclude each other."""
+    """An integer function of a cell: `factor` x the sum of terms that exclude each other.
+
+    The factor puts the weights of one workload on one scale, so that the same noise suits all:
+    a count beside a mean of incomes is measured with a large factor.
+    """
 
     terms: tuple[Term, ...]
+    factor: int = 1
 
     def values(self, codes: Codes, count: int) -> NDArray[np.int64]:
         """The weight of each of `count` cells."""
@@ -56,15 +64,14 @@ class Weight:
                 found += holds
             else:
                 found += holds * term.table.values[term.table.domain.index(codes, count)]
-        return found
+        return found * self.factor if self.factor != 1 else found
 
     @property
     def largest(self) -> int:
         """A bound on the absolute weight of any cell."""
-        return max(
-            (1 if t.table is None else int(np.abs(t.table.values).max(initial=0)) for t in self.terms),
-            default=0,
-        )
+        tables = [t.table for t in self.terms]
+        found = [1 if t is None else int(np.abs(t.values).max(initial=0)) for t in tables]
+        return self.factor * max(found, default=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +89,7 @@ class Grouping:
         return len(self.listed)
 
     def position(self, codes: Codes, count: int) -> NDArray[np.int64]:
-        """Which listed group each cell is in; -1 for none."""
+        """Which listed group each cell is in; -1 for none (never for a cell that WHERE keeps)."""
         found = np.zeros(count, np.int64)
         for domain, table, stride in self.keys:
             found += table[domain.index(codes, count)] * stride
@@ -106,7 +113,7 @@ class Block:
         return sum(grouping.size for grouping in self.groupings)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Workload:
     """Blocks of linear queries over `domain`, the columns that they mention."""
 
@@ -118,24 +125,20 @@ class Workload:
         """The number of linear queries."""
         return sum(block.groups * len(block.weights) for block in self.blocks)
 
-    def matvec(
-        self, codes: Codes, counts: NDArray[np.int64]
-    ) -> list[NDArray[np.int64]]:
+    def matvec(self, codes: Codes, counts: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """The answers on a sparse histogram, one array of (groups, weights) a block; exact.
 
-        `codes` gives the codes of each non-empty cell, `counts` its rows. Raises OverflowError
-        when an answer could exceed 64 bits.
+        `codes` gives the codes of each non-empty cell, `counts` its rows. Answers that 64 bits
+        might not hold are computed, and given, as Python integers.
         """
         total = int(counts.sum()) if len(counts) else 0
         return [_block(block, codes, counts, total) for block in self.blocks]
 
 
-def _block(
-    block: Block, codes: Codes, counts: NDArray[np.int64], total: int
-) -> NDArray[np.int64]:
+def _block(block: Block, codes: Codes, counts: NDArray[np.int64], total: int) -> NDArray[np.int64]:
     largest = max((w.largest for w in block.weights), default=1)
-    if total * largest >= 1 << 63:
-        raise OverflowError("more rows than 64-bit answers can hold")
+    exact: Any = object if total * largest >= 1 << 62 else np.int64
+    counts = counts.astype(exact, copy=False)
     count = len(counts)
     kept = np.flatnonzero(truth(block.where, codes, count) == TRUE)
     if len(kept) < count:
@@ -143,25 +146,22 @@ def _block(
     weighted = [weight.values(codes, count) * counts for weight in block.weights]
     answers = []
     for grouping in block.groupings:
-        found = np.zeros((grouping.size, len(block.weights)), np.int64)
+        found = np.zeros((grouping.size, len(block.weights)), exact)
         if grouping.keys:
             at = grouping.position(codes, count)
-            inside = at >= 0
-            if not inside.all():
-                at = at[inside]
             for column, values in enumerate(weighted):
-                np.add.at(found[:, column], at, values if inside.all() else values[inside])
+                np.add.at(found[:, column], at, values)
         elif grouping.size:
             for column, values in enumerate(weighted):
                 found[0, column] = values.sum()
         answers.append(found)
-    return np.concatenate(answers) if answers else np.zeros((0, len(block.weights)), np.int64)
+    return np.concatenate(answers) if answers else np.zeros((0, len(block.weights)), exact)
 
 
 # -- atoms -------------------------------------------------------------------------------------
 
 
-def tables_of(predicates: Iterable[Predicate]) -> list[tuple[Domain, NDArray[np.uint8]]]:
+def tables_of(predicates: Iterable[Predicate]) -> list[TableOf]:
     """The truth tables of the leaves of some predicates."""
     found: dict[int, Leaf] = {}
     for predicate in predicates:
@@ -170,9 +170,7 @@ def tables_of(predicates: Iterable[Predicate]) -> list[tuple[Domain, NDArray[np.
     return [(leaf.domain, leaf.table) for leaf in found.values()]
 
 
-def atoms(
-    domain: Domain, tables: Sequence[tuple[Domain, NDArray[np.generic]]]
-) -> Mapping[str, NDArray[np.int64]]:
+def atoms(domain: Domain, tables: Sequence[TableOf]) -> Mapping[str, NDArray[np.int64]]:
     """For each column, one representative code of every class that no table tells apart."""
     found = {}
     for name, size in zip(domain.names, domain.sizes, strict=True):
@@ -197,7 +195,9 @@ def atoms(
     return found
 
 
-def product(representatives: Mapping[str, NDArray[np.int64]]) -> tuple[dict[str, NDArray[np.int64]], int]:
+def product(
+    representatives: Mapping[str, NDArray[np.int64]],
+) -> tuple[dict[str, NDArray[np.int64]], int]:
     """The codes of every combination of representatives, and how many there are."""
     names = tuple(representatives)
     domain = Domain(names, tuple(len(representatives[name]) for name in names))

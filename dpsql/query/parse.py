@@ -198,7 +198,9 @@ def _options(text: Text, found: list[Token]) -> tuple[tuple[tuple[str, str], ...
         part = found[at : at + 4]
         if len(part) < 4 or part[1].text != "=" or part[3].text not in (",", ")"):
             raise text.refusal(
-                "an OPTIONS list that is not name = value, ...", _span(found[min(at, len(found) - 1)]), form
+                "an OPTIONS list that is not name = value, ...",
+                _span(found[min(at, len(found) - 1)]),
+                form,
             )
         pairs.append((part[0].text.lower(), _unquote(part[2])))
         at += 4

@@ -74,7 +74,9 @@ def truth(predicate: Predicate, codes: Codes, count: int) -> Truth:
                 np.maximum(found, truth(part, codes, count), out=found)
             return found
         case Not(part=part):
-            return np.uint8(2) - truth(part, codes, count)
+            found = truth(part, codes, count)
+            np.subtract(np.uint8(TRUE), found, out=found)
+            return found
         case Is(part=part, truth=wanted):
             return (truth(part, codes, count) == wanted).astype(np.uint8) * np.uint8(TRUE)
 

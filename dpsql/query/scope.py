@@ -138,7 +138,9 @@ class Resolver:
             raise self.refuse("a set operation in a derived table repeats rows", span, hint)
         if query.foreign:
             raise self.refuse(
-                f"{query.foreign} is not answered in a derived table", query.foreign_span or span, hint
+                f"{query.foreign} is not answered in a derived table",
+                query.foreign_span or span,
+                hint,
             )
         clause = (
             "GROUP BY" if query.groups or query.sets or query.group_all

@@ -63,7 +63,8 @@ class Trees:
             case Op(name="NOT", args=(arg,)):
                 return Not(self.predicate(arg))
             case Case(branches=branches, otherwise=otherwise):
-                parts, passed = [], []
+                parts: list[Predicate] = []
+                passed: list[Predicate] = []
                 for when, then in branches:
                     chosen = Is(self.predicate(when), TRUE)
                     parts.append(And((*passed, chosen, self.predicate(then))))
@@ -105,13 +106,13 @@ class Trees:
             case Const(kind="boolean", text=text):
                 yield (), one if text == "TRUE" else zero
             case Case(branches=branches, otherwise=otherwise):
-                passed: tuple[Condition, ...] = ()
+                before: tuple[Condition, ...] = ()
                 for when, then in branches:
                     for inner, value in self._branches(then):
-                        yield (*passed, (when, TRUE), *inner), value
-                    passed = (*passed, (when, NOT_TRUE))
+                        yield (*before, (when, TRUE), *inner), value
+                    before = (*before, (when, NOT_TRUE))
                 for inner, value in self._branches(otherwise):
-                    yield (*passed, *inner), value
+                    yield (*before, *inner), value
             case Cast(arg=arg, lenient=False, type=type_) if type_ != "VARCHAR" and (
                 isinstance(arg, Case) or self._boolean(arg)
             ):
@@ -185,4 +186,3 @@ def _harmless(condition: Expr) -> bool:
             return float(text) != 0
         case _:
             return False
-

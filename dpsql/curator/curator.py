@@ -1,0 +1,112 @@
+"""Charge, look, noise: the only way from true counts to anything else.
+
+`measure` first has the ledger record the price of the noise, durably; then it reads the counts;
+then it adds the noise. What goes wrong after the charge is an InternalError or a SourceError of
+ours that says nothing about the data, and the charge stands.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.accounting.events import Event
+from dpsql.accounting.ledger import Ledger, Receipt
+from dpsql.curator import noise as samplers
+from dpsql.curator.cells import Cells, project
+from dpsql.curator.engines.protocol import Engine
+from dpsql.curator.quote import GaussianNoise, LaplaceNoise, Noise, quote
+from dpsql.curator.sealed import Sealed, unseal
+from dpsql.errors import Error, InternalError
+from dpsql.query.linear import Workload
+
+_CACHE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measurement:
+    """Noisy answers, one array of (groups, weights) a block; the event that paid; the receipt."""
+
+    answers: tuple[NDArray[np.int64], ...]
+    event: Event
+    receipt: Receipt
+
+
+class Curator:
+    """Holds the true counts of one dataset for one user's purse, and answers with noise."""
+
+    def __init__(self, engine: Engine, ledger: Ledger, user: str) -> None:
+        self._engine, self._ledger, self._user = engine, ledger, user
+        self._counts: OrderedDict[tuple[str, ...], Sealed[Cells]] = OrderedDict()
+        self._bytes = 0
+        self._snapshot = ""
+        self._lock = threading.RLock()
+
+    def measure(self, workload: Workload, noise: Noise, statement: str) -> Measurement:
+        """The workload's answers with noise, after its price is paid.
+
+        Raises BudgetError when the ledger refuses: then nothing was read. Raises SourceError or
+        InternalError when reading fails: then the charge stands and nothing is released.
+        """
+        dataset = self._engine.dataset
+        event = quote(workload, dataset, noise)
+        receipt = self._ledger.charge(self._user, dataset.name, event, statement=statement)
+        try:
+            answers = self._noisy(workload, noise)
+        except Error:
+            raise
+        except Exception:
+            raise InternalError(
+                "reading the data failed; the price was charged and nothing is released"
+            ) from None
+        return Measurement(tuple(answers), event, receipt)
+
+    # -- behind the wall -----------------------------------------------------------------------
+
+    def _noisy(self, workload: Workload, noise: Noise) -> Sequence[NDArray[np.int64]]:
+        cells = unseal(self._cells(workload.domain.names))
+        true = workload.matvec(cells.codes, cells.counts)
+        size = sum(block.size for block in true)
+        match noise:
+            case GaussianNoise(variance=variance):
+                drawn = samplers.gaussian(variance, size)
+            case LaplaceNoise(scale=scale):
+                drawn = samplers.laplace(scale, size)
+        noisy = []
+        start = 0
+        for block in true:
+            stop = start + block.size
+            noisy.append(block + drawn[start:stop].reshape(block.shape))
+            start = stop
+        return noisy
+
+    def _cells(self, columns: tuple[str, ...]) -> Sealed[Cells]:
+        """The counts of a column set: kept, summed down from a kept superset, or read."""
+        with self._lock:
+            snapshot = self._engine.snapshot()
+            if snapshot != self._snapshot:
+                self._counts.clear()
+                self._bytes, self._snapshot = 0, snapshot
+            found = self._counts.get(columns)
+            if found is not None:
+                self._counts.move_to_end(columns)
+                return found
+            wider = [kept for kept in self._counts if set(columns) < set(kept)]
+            if wider:
+                found = project(self._counts[min(wider, key=len)], columns)
+            else:
+                found = self._engine.counts(columns)
+            self._keep(columns, found)
+            return found
+
+    def _keep(self, columns: tuple[str, ...], cells: Sealed[Cells]) -> None:
+        self._counts[columns] = cells
+        self._bytes += unseal(cells).nbytes
+        while self._bytes > _CACHE_BYTES and len(self._counts) > 1:
+            _, dropped = self._counts.popitem(last=False)
+            self._bytes -= unseal(dropped).nbytes

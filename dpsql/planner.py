@@ -1,0 +1,147 @@
+"""The planner: which backend answers a statement, with how much noise, at what price.
+
+Everything here is public: the workload, its sensitivity, the terms of the grant and the settings.
+A price in epsilon means that the statement alone is (epsilon, delta of the grant)-private; without
+a price a statement costs a hundredth of the grant.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+
+from dpsql.accounting.convert import epsilon_of, rho_of
+from dpsql.accounting.events import PICO, Event
+from dpsql.accounting.ledger import Grant
+from dpsql.curator.quote import Noise, moved, quote
+from dpsql.curator.sensitivity import Sensitivity
+from dpsql.errors import UsageError
+from dpsql.mechanisms import gaussian, laplace
+from dpsql.mechanisms.law import stddev
+from dpsql.query.linear import Workload
+from dpsql.release import Candidate, Cost
+from dpsql.schema import Dataset
+
+DEFAULT_SHARE = 100  # a statement without a price costs this part of the grant
+BACKENDS = ("auto", "gaussian", "laplace")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What prices are read against: a grant's delta, and its size where there is a grant."""
+
+    delta: float
+    rho: int  # pico; 0 when pure or when there is no grant
+    epsilon: int  # pico; 0 when there is no grant
+
+    @classmethod
+    def of(cls, grant: Grant) -> Terms:
+        return cls(grant.delta, grant.rho, grant.epsilon_pico)
+
+    @property
+    def pure(self) -> bool:
+        return self.delta == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the analyst asks of a statement: at most one of a price in epsilon or in rho."""
+
+    epsilon: float | None = None
+    rho: float | None = None
+    backend: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The chosen backend with its noise and price, and all candidates."""
+
+    backend: str
+    noise: Noise
+    event: Event
+    price: Cost
+    candidates: tuple[Candidate, ...]
+
+
+def choose(workload: Workload, dataset: Dataset, asked: Asked, terms: Terms) -> Choice:
+    """The best way to answer `workload` at the price asked for. Raises UsageError."""
+    noises = _noises(moved(workload, dataset), asked, terms)
+    if asked.backend not in ("auto", *noises):
+        raise UsageError(
+            "the grant is pure (delta = 0), which Gaussian noise cannot keep: "
+            "use backend laplace, or ask the owner for a grant with a delta above 0"
+        )
+    listed: dict[str, tuple[Noise, Event, Candidate]] = {}
+    for name, noise in noises.items():
+        event = quote(workload, dataset, noise)
+        found = Candidate(name, cost(event, terms), rmse(workload, event))
+        listed[name] = (noise, event, found)
+    # Laplace noise is chosen by name, or where the grant is pure and composes by addition.
+    best = "laplace" if terms.pure else "gaussian"
+    name = best if asked.backend == "auto" else asked.backend
+    noise, event, chosen = listed[name]
+    return Choice(name, noise, event, chosen.price, tuple(c for _, _, c in listed.values()))
+
+
+def _noises(found: Sensitivity, asked: Asked, terms: Terms) -> dict[str, Noise]:
+    if terms.pure:
+        return {"laplace": _pure_noise(found, asked, terms)}
+    rho = _rho(asked, terms)
+    noises: dict[str, Noise] = {"gaussian": gaussian.noise(found.squared, rho)}
+    if asked.epsilon is not None and asked.backend == "laplace":
+        noises["laplace"] = laplace.noise(found.absolute, pico(asked.epsilon))
+    else:
+        largest = min(found.largest, found.absolute)
+        noises["laplace"] = laplace.noise_at_rho(found.absolute, largest, rho)
+    return noises
+
+
+def _rho(asked: Asked, terms: Terms) -> int:
+    """The price in rho (pico) that a statement may cost."""
+    if asked.rho is not None:
+        return pico(asked.rho)
+    if asked.epsilon is not None:
+        rho = rho_of(asked.epsilon, terms.delta)
+        if rho < 1:
+            raise UsageError(
+                f"epsilon = {asked.epsilon:g} buys nothing at delta = {terms.delta:g}: "
+                "the smallest price is rho = 1e-12"
+            )
+        return rho
+    return max(terms.rho // DEFAULT_SHARE, 1)
+
+
+def _pure_noise(found: Sensitivity, asked: Asked, terms: Terms) -> Noise:
+    if asked.rho is not None:
+        largest = min(found.largest, found.absolute)
+        return laplace.noise_at_rho(found.absolute, largest, pico(asked.rho))
+    if asked.epsilon is not None:
+        return laplace.noise(found.absolute, pico(asked.epsilon))
+    return laplace.noise(found.absolute, max(terms.epsilon // DEFAULT_SHARE, 1))
+
+
+def pico(value: float) -> int:
+    """A price in the ledger's integers, rounded down. Raises UsageError below the smallest."""
+    found = int(Decimal(repr(value)) * PICO)
+    if found < 1:
+        raise UsageError(f"a price of {value:g} is below the smallest, 1e-12")
+    return found
+
+
+def cost(event: Event, terms: Terms) -> Cost:
+    """The price of an event as people read it: rho, and epsilon at the grant's delta."""
+    if terms.pure:
+        epsilon = event.epsilon
+        return Cost(event.rho / PICO, (epsilon or 0) / PICO, 0.0)
+    return Cost(event.rho / PICO, epsilon_of(event.rho, terms.delta), terms.delta)
+
+
+def rmse(workload: Workload, event: Event) -> float:
+    """Root of the mean squared error of the linear queries, each in units of its largest weight.
+
+    For counts that is in rows.
+    """
+    sigma = stddev(event)
+    units = [max(w.largest, 1) for b in workload.blocks for w in b.weights]
+    return sigma * math.sqrt(sum(1 / u**2 for u in units) / len(units)) if units else 0.0

@@ -1,0 +1,335 @@
+"""Session: one user asking SQL of one database; text in, release out."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from dpsql import schema as schemas
+from dpsql.accounting.ledger import Ledger
+from dpsql.curator.curator import Curator
+from dpsql.curator.engines.duckdb import DuckDBEngine
+from dpsql.curator.keys import unit_key
+from dpsql.curator.quote import moved
+from dpsql.errors import NoGrant, Refused, SourceError, UsageError
+from dpsql.planner import Asked, Choice, Terms, choose
+from dpsql.query.bind import Bound, Probe, bind
+from dpsql.query.compile import Compiled, compile_bound
+from dpsql.query.grid import Grid
+from dpsql.query.parse import Ask, Describe, Explain, Set, Show, Statement, parse
+from dpsql.release import Budget, Cost, Plan, Release
+from dpsql.schema import Dataset
+from dpsql.session import tell
+from dpsql.session.build import build, build_plan
+from dpsql.session.params import literals
+from dpsql.session.settings import Settings
+
+_KEPT = 256  # statements whose compiled form is kept
+
+
+class Session:
+    """One user's questions to one database, paid from their purses in a ledger.
+
+    `database` is a .duckdb, .parquet or .csv file; `schema` one or several TOML files or folders
+    (default: the file beside the database); `ledger` a file (default: beside the database) or an
+    open Ledger. Raises SourceError, SchemaError or UsageError. Threads may share a session.
+    """
+
+    def __init__(
+        self,
+        database: str | Path,
+        *,
+        schema: str | Path | Sequence[str | Path] | None = None,
+        user: str | None = None,
+        ledger: str | Path | Ledger | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.database = Path(database)
+        if not self.database.exists():
+            raise SourceError(f"there is no database {self.database}")
+        listed = [schema] if isinstance(schema, str | Path) else schema
+        self.datasets: Mapping[str, Dataset] = {
+            dataset.name: dataset for dataset in schemas.find(self.database, listed)
+        }
+        unsafe = [name for name, dataset in self.datasets.items() if dataset.unsafe]
+        if unsafe:
+            raise UsageError(
+                f"the schema of {', '.join(unsafe)} is marked unsafe: its values were read off "
+                "the data; the owner checks them and removes `unsafe = true`"
+            )
+        self.user = user or os.environ.get("DPSQL_USER") or getpass.getuser()
+        self.settings = Settings().with_values(settings or {})
+        self._given = ledger
+        self._ledger: Ledger | None = ledger if isinstance(ledger, Ledger) else None
+        self._curators: dict[str, Curator] = {}
+        self._engines: dict[str, DuckDBEngine] = {}
+        self._grids: dict[str, Grid] = {}
+        self._compiled: OrderedDict[Any, tuple[Bound | Probe, Compiled | None]] = OrderedDict()
+        self._lock = threading.RLock()
+        self._paid: Cost | None = None
+
+    # -- the parts -----------------------------------------------------------------------------
+
+    @property
+    def ledger_path(self) -> Path:
+        """Where the ledger is kept when none was given open."""
+        if self._given is None or isinstance(self._given, Ledger):
+            return self.database.with_suffix(".ledger")
+        return Path(self._given)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger. Raises NoGrant when its file does not exist: no grant, no answer."""
+        with self._lock:
+            if self._ledger is None:
+                path = self.ledger_path
+                if not path.exists():
+                    raise NoGrant(
+                        f"{self.user} has no grant: there is no ledger {path.name}; the owner "
+                        f"makes one with: dpsql budget grant {self.database.name} {self.user} "
+                        "--epsilon E"
+                    )
+                self._ledger = Ledger.open(path, create=False)
+            return self._ledger
+
+    def _curator(self, dataset: Dataset) -> Curator:
+        with self._lock:
+            if dataset.name not in self._curators:
+                key = None
+                if dataset.unit.column is not None:
+                    if isinstance(self._given, Ledger):
+                        key = os.urandom(32)
+                    else:
+                        key = unit_key(self.ledger_path.with_name(self.ledger_path.name + ".key"))
+                engine = DuckDBEngine(self.database, dataset, unit_key=key)
+                self._engines[dataset.name] = engine
+                self._curators[dataset.name] = Curator(engine, self.ledger, self.user)
+            return self._curators[dataset.name]
+
+    def _grid(self, dataset: Dataset) -> Grid:
+        if dataset.name not in self._grids:
+            self._grids[dataset.name] = Grid(dataset)
+        return self._grids[dataset.name]
+
+    # -- what people call ----------------------------------------------------------------------
+
+    def answer(
+        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, **settings: Any
+    ) -> Release:
+        """The answer to one statement. A SELECT is charged; SET, SHOW, DESCRIBE, EXPLAIN are free.
+
+        `params` fill `?` and `$name`; keywords are settings for this statement alone. Raises
+        Refused, UsageError, SourceError or BudgetError; only after a charge can SourceError or
+        InternalError mean that something was paid (see `last_charge`).
+        """
+        self._paid = None
+        statement = parse(sql)
+        match statement:
+            case Ask():
+                return self._ask(statement, params, settings)
+            case Explain(ask=ask):
+                return tell.plan(self._plan(ask, params, settings))
+            case Describe() | Show() | Set():
+                return self._tell(statement, sql, settings)
+
+    def explain(
+        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, **settings: Any
+    ) -> Plan:
+        """What a SELECT would do and cost; free, and reads no private data."""
+        statement = parse(sql)
+        if isinstance(statement, Explain):
+            statement = statement.ask
+        if not isinstance(statement, Ask):
+            raise UsageError("only a SELECT has a plan")
+        return self._plan(statement, params, settings)
+
+    def budget(self, dataset: str | None = None) -> Budget:
+        """What this user was granted, spent and has left. Raises NoGrant."""
+        balance = self.ledger.balance(self.user, self._named(dataset).name)
+        return tell.budget(balance)
+
+    @property
+    def last_charge(self) -> Cost | None:
+        """The price that the last `answer` paid, as a Cost, or None when nothing was charged."""
+        return self._paid
+
+    def interrupt(self) -> None:
+        """Stop a running statement from another thread; what was charged stays charged."""
+        for engine in list(self._engines.values()):
+            engine.interrupt()
+        for grid in list(self._grids.values()):
+            grid.empty.interrupt()
+
+    def close(self) -> None:
+        """Close the database and, unless it was given open, the ledger."""
+        with self._lock:
+            for engine in self._engines.values():
+                engine.close()
+            self._engines.clear()
+            self._curators.clear()
+            if self._ledger is not None and not isinstance(self._given, Ledger):
+                self._ledger.close()
+                self._ledger = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- SELECT --------------------------------------------------------------------------------
+
+    def _ask(self, ask: Ask, params: Any, given: Mapping[str, Any]) -> Release:
+        bound, compiled = self._compile(ask, params)
+        settings = self._settings(ask, given)
+        if isinstance(bound, Probe):
+            return tell.probe(bound, self._probe_grid(bound), params)
+        assert compiled is not None
+        terms = Terms.of(self.ledger.balance(self.user, bound.dataset.name).grant)
+        _check_delta(ask, terms.delta)
+        curator = self._curator(bound.dataset)
+        choice = self._choose(bound, compiled, settings, terms)
+        with self._charging(bound.dataset):
+            measured = curator.measure(compiled.workload, choice.noise, ask.text.sql.strip())
+        self._paid = tell.price(measured.receipt.price, terms)
+        return build(compiled, self._grid(bound.dataset), measured, choice, settings, terms)
+
+    @contextlib.contextmanager
+    def _charging(self, dataset: Dataset) -> Iterator[None]:
+        """Finds out what was charged when a measurement is cut short."""
+        before = self.ledger.balance(self.user, dataset.name)
+        try:
+            yield
+        except BaseException:
+            self._paid = tell.difference(before, self.ledger.balance(self.user, dataset.name))
+            raise
+
+    def _plan(self, ask: Ask, params: Any, given: Mapping[str, Any]) -> Plan:
+        bound, compiled = self._compile(ask, params)
+        settings = self._settings(ask, given)
+        if isinstance(bound, Probe) or compiled is None:
+            raise UsageError("this statement tells only the schema: it is free and has no plan")
+        priced = settings.epsilon is not None or settings.rho is not None
+        budget: Budget | None = None
+        try:
+            balance = self.ledger.balance(self.user, bound.dataset.name)
+            terms, budget = Terms.of(balance.grant), tell.budget(balance)
+        except NoGrant:
+            if not priced:
+                raise
+            terms = Terms(1e-6, 0, 0)
+        _check_delta(ask, terms.delta)
+        choice = self._choose(bound, compiled, settings, terms)
+        found = moved(compiled.workload, bound.dataset)
+        return build_plan(compiled, self._grid(bound.dataset), choice, found, settings, budget)
+
+    def _choose(self, bound: Bound, compiled: Compiled, settings: Settings, terms: Terms) -> Choice:
+        asked = Asked(settings.epsilon, settings.rho, settings.backend)
+        return choose(compiled.workload, bound.dataset, asked, terms)
+
+    def _compile(self, ask: Ask, params: Any) -> tuple[Bound | Probe, Compiled | None]:
+        values, key = literals(params)
+        with self._lock:
+            known = (ask.sql, key)
+            found = self._compiled.get(known)
+            if found is None:
+                bound = bind(ask, self.datasets, values)
+                compiled = None
+                if isinstance(bound, Bound):
+                    compiled = compile_bound(bound, self._grid(bound.dataset), params or ())
+                found = bound, compiled
+                self._compiled[known] = found
+                if len(self._compiled) > _KEPT:
+                    self._compiled.popitem(last=False)
+            else:
+                self._compiled.move_to_end(known)
+            return found
+
+    def _settings(self, ask: Ask, given: Mapping[str, Any]) -> Settings:
+        options = {name: value for name, value in ask.options if name != "delta"}
+        try:
+            return self.settings.with_values(options).with_values(given)
+        except UsageError as error:
+            if not options:
+                raise
+            raise Refused(str(error), hint="OPTIONS (epsilon = 0.1)", sql=ask.text.sql) from None
+
+    # -- statements of ours --------------------------------------------------------------------
+
+    def _tell(self, statement: Statement, sql: str, given: Mapping[str, Any]) -> Release:
+        match statement:
+            case Describe(name=name, span=span):
+                dataset = self.datasets.get(name) or next(
+                    (d for n, d in self.datasets.items() if n.lower() == name.lower()), None
+                )
+                if dataset is None:
+                    raise Refused(
+                        f"there is no dataset {name!r}",
+                        hint=f"DESCRIBE one of: {', '.join(self.datasets)}",
+                        sql=sql, start=span.start, end=span.end,
+                    )  # fmt: skip
+                return tell.describe(dataset)
+            case Show(what="tables"):
+                return tell.tables(self.datasets.values())
+            case Show(what="budget"):
+                balances = [
+                    b for b in self.ledger.purses()
+                    if b.grant.user == self.user and b.grant.dataset in self.datasets
+                ]  # fmt: skip
+                return tell.budgets([tell.budget(b) for b in balances])
+            case Show(what=what):
+                return tell.settings(self.settings, what, sql)
+            case Set(name=name, value=value):
+                try:
+                    if value is None:
+                        self.settings = self.settings.reset(name)
+                    else:
+                        self.settings = self.settings.with_values({name: value})
+                except UsageError as error:
+                    raise Refused(
+                        str(error), hint="SET epsilon = 0.1, RESET epsilon, SHOW ALL", sql=sql
+                    ) from None
+                return tell.settings(self.settings, "all" if name == "all" else name, sql)
+            case _:
+                raise AssertionError("statements of the engine are handled elsewhere")
+
+    def _named(self, dataset: str | None) -> Dataset:
+        if dataset is None:
+            if len(self.datasets) != 1:
+                raise UsageError(f"name the dataset: one of {', '.join(self.datasets)}")
+            return next(iter(self.datasets.values()))
+        if dataset not in self.datasets:
+            raise UsageError(f"there is no dataset {dataset!r}: {', '.join(self.datasets)}")
+        return self.datasets[dataset]
+
+    def _probe_grid(self, probe: Probe) -> Grid:
+        return self._grid(probe.dataset or next(iter(self.datasets.values())))
+
+
+def _check_delta(ask: Ask, delta: float) -> None:
+    """Refuse an OPTIONS clause whose delta is not the grant's."""
+    given = dict(ask.options).get("delta")
+    if given is None:
+        return
+    try:
+        agrees = float(given) == delta
+    except ValueError:
+        agrees = False
+    if not agrees:
+        raise Refused(
+            f"delta is the grant's, {delta:g}; a statement cannot choose its own",
+            hint=f"OPTIONS without delta, or delta = {delta:g}",
+            sql=ask.text.sql,
+        )

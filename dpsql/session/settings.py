@@ -1,0 +1,133 @@
+"""Settings: the same names in SET, in call arguments, in OPTIONS and on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpsql.errors import UsageError
+from dpsql.planner import BACKENDS
+
+_LATER = {
+    "accuracy": "asking by accuracy",
+    "reuse": "reuse of earlier answers",
+    "strict": "synopses",
+}
+_ON = {"on": True, "true": True, "1": True, "yes": True}
+_OFF = {"off": False, "false": False, "0": False, "no": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a statement is answered.
+
+    epsilon     price of a statement: it alone is (epsilon, delta of the grant)-private
+    rho         the same in zCDP; at most one of the two
+    confidence  level of the intervals, above 0 and below 1
+    backend     auto, gaussian or laplace
+    intervals   adds <name>_low and <name>_high columns to the output
+    clamp       shows negative counts as 0, which biases them
+    """
+
+    epsilon: float | None = None
+    rho: float | None = None
+    confidence: float = 0.95
+    backend: str = "auto"
+    intervals: bool = False
+    clamp: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "rho"):
+            value = getattr(self, name)
+            if value is not None and not (1e-12 <= value <= 1e9 and math.isfinite(value)):
+                raise UsageError(f"{name} is a number from 1e-12 to 1e9, not {value!r}")
+        if self.epsilon is not None and self.rho is not None:
+            raise UsageError("a price is given in epsilon or in rho, not in both: RESET one")
+        if not 0 < self.confidence <= 1 - 1e-9:
+            raise UsageError(f"confidence is above 0 and below 1, not {self.confidence!r}")
+        if self.backend not in BACKENDS:
+            raise UsageError(f"backend is one of {', '.join(BACKENDS)}, not {self.backend!r}")
+
+    def with_values(self, values: Mapping[str, Any]) -> Settings:
+        """These settings with some changed. A price replaces a price in the other unit.
+
+        Raises UsageError for an unknown name or a value that does not fit.
+        """
+        changed: dict[str, Any] = {}
+        for name, value in values.items():
+            changed[name] = read(name, value)
+        for name, other in (("epsilon", "rho"), ("rho", "epsilon")):
+            if changed.get(name) is not None and other not in changed:
+                changed[other] = None
+        return dataclasses.replace(self, **changed)
+
+    def reset(self, name: str) -> Settings:
+        """These settings with one, or all, at its default."""
+        if name == "all":
+            return Settings()
+        check(name)
+        return dataclasses.replace(self, **{name: getattr(Settings(), name)})
+
+    def shown(self) -> dict[str, str]:
+        """Every setting as text, as SHOW ALL lists them."""
+        return {field.name: show(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+
+NAMES = tuple(field.name for field in dataclasses.fields(Settings))
+
+
+def show(value: object) -> str:
+    """A setting's value as SET writes it."""
+    if value is None:
+        return "unset"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def check(name: str) -> None:
+    """Raise UsageError unless there is a setting of this name."""
+    if name in NAMES:
+        return
+    if name in _LATER:
+        raise UsageError(f"{name} is not available yet: {_LATER[name]} comes in a later version")
+    near = difflib.get_close_matches(name, NAMES, 1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise UsageError(f"there is no setting {name!r}; {hint}the settings are: {', '.join(NAMES)}")
+
+
+def read(name: str, value: Any) -> Any:
+    """The value of a setting from text or a Python value. Raises UsageError."""
+    check(name)
+    match name:
+        case "epsilon" | "rho":
+            if value is None or value == "unset":
+                return None
+            return _number(name, value)
+        case "confidence":
+            text = str(value).strip()
+            if text.endswith("%"):
+                return _number(name, text[:-1]) / 100
+            return _number(name, value)
+        case "backend":
+            return str(value).strip().lower()
+        case _:
+            if isinstance(value, bool):
+                return value
+            found = {**_ON, **_OFF}.get(str(value).strip().lower())
+            if found is None:
+                raise UsageError(f"{name} is on or off, not {value!r}")
+            return found
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool):
+        raise UsageError(f"{name} is a number, not {value!r}")
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"{name} is a number, not {value!r}") from None

@@ -1,0 +1,168 @@
+"""Answers that cost nothing: the schema, settings, budgets and plans, as releases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dpsql.accounting.convert import epsilon_of
+from dpsql.accounting.events import PICO
+from dpsql.accounting.ledger import Balance, Price
+from dpsql.errors import Refused, UsageError
+from dpsql.planner import Terms
+from dpsql.query.bind import Probe
+from dpsql.query.empty import EmptyError
+from dpsql.query.grid import Grid
+from dpsql.release import Budget, Cost, Plan, Release, Row
+from dpsql.schema import Column, Dataset, Kind
+from dpsql.session.settings import Settings, check
+
+
+def table(
+    columns: Sequence[str], types: Sequence[str], rows: Iterable[Row], notes: tuple[str, ...] = ()
+) -> Release:
+    """A free release: plain values without errors or price."""
+    listed = tuple(rows)
+    nothing = tuple((None,) * len(columns) for _ in listed)
+    return Release(
+        tuple(columns), tuple(types), listed, nothing, nothing, nothing,
+        confidence=0.95, backend="", price=None, charged=None, left=None, notes=notes,
+    )  # fmt: skip
+
+
+# -- schema ------------------------------------------------------------------------------------
+
+
+def tables(datasets: Iterable[Dataset]) -> Release:
+    """SHOW TABLES."""
+    rows = [(d.name, d.description, len(d.columns)) for d in datasets]
+    return table(("name", "description", "columns"), ("VARCHAR", "VARCHAR", "BIGINT"), rows)
+
+
+def describe(dataset: Dataset) -> Release:
+    """DESCRIBE: the declared columns, their types and domains."""
+    rows = [
+        (c.name, c.sql_type, "YES" if c.nullable else "NO", _domain(c), c.cells, c.description)
+        for c in dataset.columns
+    ]
+    names = ("column_name", "column_type", "null", "domain", "cells", "description")
+    types = ("VARCHAR", "VARCHAR", "VARCHAR", "VARCHAR", "BIGINT", "VARCHAR")
+    return table(names, types, rows)
+
+
+def _domain(column: Column) -> str:
+    match column.kind:
+        case Kind.CATEGORY:
+            shown = ", ".join(str(v) for v in column.values[:20])
+            return shown + (", ..." if len(column.values) > 20 else "")
+        case Kind.BOOLEAN:
+            return "false, true"
+        case _ if column.edges:
+            return "bins at " + ", ".join(str(e) for e in column.edges)
+        case _:
+            step = f" step {column.step}" if column.step else ""
+            return f"{column.minimum} to {column.maximum}{step}"
+
+
+def probe(found: Probe, grid: Grid, params: Any) -> Release:
+    """A query that tells only the schema, answered by the empty database."""
+    grid.declare()
+    try:
+        names, types = grid.empty.describe(found.ask.sql, params or ())
+        rows = [] if found.empty else grid.empty.rows(found.ask.sql, params or ())
+    except EmptyError:
+        raise found.ask.text.refusal(
+            "DuckDB does not accept this statement", None, "a SELECT in DuckDB's SQL"
+        ) from None
+    return table(names, types, rows, ("this tells only the schema and is free",))
+
+
+# -- settings ----------------------------------------------------------------------------------
+
+
+def settings(found: Settings, name: str, sql: str) -> Release:
+    """SHOW ALL, or one setting. Raises Refused for an unknown one."""
+    shown = found.shown()
+    if name != "all":
+        try:
+            check(name)
+        except UsageError as error:
+            raise Refused(
+                str(error), hint="SHOW ALL, SHOW TABLES or SHOW BUDGET", sql=sql
+            ) from None
+        shown = {name: shown[name]}
+    return table(("name", "value"), ("VARCHAR", "VARCHAR"), shown.items())
+
+
+# -- budgets -----------------------------------------------------------------------------------
+
+
+def price(found: Price, terms: Terms) -> Cost:
+    """A price in pico as a cost at the grant's delta."""
+    if terms.pure:
+        return Cost(found.rho / PICO, (found.epsilon or 0) / PICO, 0.0)
+    return Cost(found.rho / PICO, epsilon_of(found.rho, terms.delta), terms.delta)
+
+
+def difference(before: Balance, after: Balance) -> Cost | None:
+    """What was charged between two looks at a purse, or None."""
+    epsilon = None
+    if before.spent_epsilon is not None and after.spent_epsilon is not None:
+        epsilon = after.spent_epsilon - before.spent_epsilon
+    spent = Price(after.spent_rho - before.spent_rho, epsilon)
+    return price(spent, Terms.of(before.grant)) if spent.rho > 0 else None
+
+
+def budget(balance: Balance) -> Budget:
+    """A purse's balance as people read it."""
+    grant, terms = balance.grant, Terms.of(balance.grant)
+    if grant.pure:
+        whole = Price(0, grant.epsilon_pico)
+        spent = Price(balance.spent_rho, balance.spent_epsilon)
+        left = Price(0, balance.left_epsilon)
+    else:
+        whole = Price(grant.rho, None)
+        spent, left = Price(balance.spent_rho, None), Price(balance.left_rho, None)
+    granted = Cost(whole.rho / PICO, grant.epsilon, grant.delta)
+    return Budget(granted, price(spent, terms), price(left, terms), grant.user, grant.dataset)
+
+
+def budgets(found: Sequence[Budget]) -> Release:
+    """SHOW BUDGET."""
+    columns = ("dataset", "granted", "spent", "left", "delta", "rho_granted", "rho_left")
+    types = ("VARCHAR", *["DOUBLE"] * 6)
+    rows = [
+        (
+            b.dataset, b.granted.epsilon, b.spent.epsilon, b.left.epsilon, b.granted.delta,
+            b.granted.rho, b.left.rho,
+        )
+        for b in found
+    ]  # fmt: skip
+    notes = () if found else ("there is no grant: ask the owner for one",)
+    return table(columns, types, rows, notes)
+
+
+def plan(found: Plan) -> Release:
+    """EXPLAIN: a plan as rows of item and value."""
+    candidates = "; ".join(
+        f"{c.backend}: epsilon {c.price.epsilon:.4g}, rmse {c.rmse:.4g}" for c in found.candidates
+    )
+    exact = "" if found.sensitivity_exact else " (a bound from above)"
+    rows: list[Row] = [
+        ("dataset", found.dataset),
+        ("backend", found.backend),
+        ("linear queries", f"{found.queries:,}"),
+        ("rows", f"{len(found.rows):,}"),
+        ("cells of the columns mentioned", f"{found.cells:,}"),
+        ("L2 sensitivity", f"{found.sensitivity:.6g}{exact}"),
+        ("price", f"epsilon {found.price.epsilon:.6g} at delta {found.price.delta:g}, "
+                  f"rho {found.price.rho:.6g}"),
+        ("candidates", candidates),
+    ]  # fmt: skip
+    errors = [e for row in found.stderr for e in row if e is not None]
+    if errors:
+        rows.append(("standard error", f"{min(errors):.4g} to {max(errors):.4g}"))
+    if found.left is not None:
+        rows.append(("left before", f"epsilon {found.left.left.epsilon:.6g}"))
+    rows.extend(("note", note) for note in found.notes)
+    return table(("item", "value"), ("VARCHAR", "VARCHAR"), rows)
