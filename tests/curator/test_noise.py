@@ -103,6 +103,24 @@ def test_the_wide_path_follows_the_same_algorithm(t, monkeypatch):
     assert noise._wide_proposals(narrow, narrow // 1000, 400, Tape(7)).tolist() == ordinary.tolist()
 
 
+class TopFirst(Tape):
+    """The largest words there are, once; then random ones."""
+
+    def words(self, count: int) -> np.ndarray:
+        if self.read:
+            return super().words(count)
+        self.read += count
+        return np.full(count, 2**64 - 1, np.uint64)
+
+
+@pytest.mark.parametrize("t", [3, 1000, 3 * 2**50, 3 * 2**60, 3**60])
+def test_the_incomplete_last_turn_is_refused(t, monkeypatch):
+    """2^63 is no multiple of t: its last remainders would come once too often."""
+    monkeypatch.setattr(noise, "bernoulli", lambda x, exact, bits: np.ones(x.size, np.bool_))
+    assert noise._proposals(t, 1 << 40, 64, TopFirst(1)).size == 0
+    assert noise._proposals(t, 1 << 40, 64, Tape(1)).size > 0
+
+
 def test_a_deep_geometric_draw_takes_the_wide_road(monkeypatch):
     """V >= 63 comes once in 2^90 draws; t V would pass 2^63, the quotient does not."""
     monkeypatch.setattr(noise, "geometric", lambda count, bits: np.full(count, 100, np.int64))
