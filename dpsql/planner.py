@@ -55,46 +55,62 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The chosen backend with its noise and price, and all candidates."""
+    """A backend with its noise, the event that pays for it, and the price as people read it."""
 
     backend: str
     noise: Noise
     event: Event
     price: Cost
-    candidates: tuple[Candidate, ...]
 
 
 def choose(workload: Workload, dataset: Dataset, asked: Asked, terms: Terms) -> Choice:
-    """The best way to answer `workload` at the price asked for. Raises UsageError."""
-    noises = _noises(moved(workload, dataset), asked, terms)
-    if asked.backend not in ("auto", *noises):
-        raise UsageError(
-            "the grant is pure (delta = 0), which Gaussian noise cannot keep: "
-            "use backend laplace, or ask the owner for a grant with a delta above 0"
-        )
-    listed: dict[str, tuple[Noise, Event, Candidate]] = {}
-    for name, noise in noises.items():
-        event = quote(workload, dataset, noise)
-        found = Candidate(name, cost(event, terms), rmse(workload, event))
-        listed[name] = (noise, event, found)
-    # Laplace noise is chosen by name, or where the grant is pure and composes by addition.
+    """The backend that answers `workload` at the price asked for. Raises UsageError.
+
+    At equal charge in rho Gaussian noise has the smaller error; Laplace noise is chosen by name,
+    or where the grant is pure and composes by addition.
+    """
     best = "laplace" if terms.pure else "gaussian"
-    name = best if asked.backend == "auto" else asked.backend
-    noise, event, chosen = listed[name]
-    return Choice(name, noise, event, chosen.price, tuple(c for _, _, c in listed.values()))
+    return _choice(
+        best if asked.backend == "auto" else asked.backend, workload, dataset, asked, terms
+    )
 
 
-def _noises(found: Sensitivity, asked: Asked, terms: Terms) -> dict[str, Noise]:
-    if terms.pure:
-        return {"laplace": _pure_noise(found, asked, terms)}
-    rho = _rho(asked, terms)
-    noises: dict[str, Noise] = {"gaussian": gaussian.noise(found.squared, rho)}
-    if asked.epsilon is not None and asked.backend == "laplace":
-        noises["laplace"] = laplace.noise(found.absolute, pico(asked.epsilon))
-    else:
-        largest = min(found.largest, found.absolute)
-        noises["laplace"] = laplace.noise_at_rho(found.absolute, largest, rho)
-    return noises
+def candidates(
+    workload: Workload, dataset: Dataset, asked: Asked, terms: Terms
+) -> tuple[Candidate, ...]:
+    """Every backend that could answer at the price asked for, with its error; for EXPLAIN."""
+    found = []
+    for name in ("laplace",) if terms.pure else ("gaussian", "laplace"):
+        choice = _choice(name, workload, dataset, asked, terms)
+        found.append(Candidate(name, choice.price, rmse(workload, choice.event)))
+    return tuple(found)
+
+
+def _choice(
+    backend: str, workload: Workload, dataset: Dataset, asked: Asked, terms: Terms
+) -> Choice:
+    found = moved(workload, dataset)
+    match backend:
+        case "gaussian" if terms.pure:
+            raise UsageError(
+                "the grant is pure (delta = 0), which Gaussian noise cannot keep: "
+                "use backend laplace, or ask the owner for a grant with a delta above 0"
+            )
+        case "gaussian":
+            noise: Noise = gaussian.noise(found.squared, _rho(asked, terms))
+        case _:
+            noise = _laplace(found, asked, terms)
+    event = quote(workload, dataset, noise)
+    return Choice(backend, noise, event, cost(event, terms))
+
+
+def _laplace(found: Sensitivity, asked: Asked, terms: Terms) -> Noise:
+    if asked.epsilon is not None:
+        return laplace.noise(found.absolute, pico(asked.epsilon))
+    if asked.rho is None and terms.pure:
+        return laplace.noise(found.absolute, max(terms.epsilon // DEFAULT_SHARE, 1))
+    largest = min(found.largest, found.absolute)
+    return laplace.noise_at_rho(found.absolute, largest, _rho(asked, terms))
 
 
 def _rho(asked: Asked, terms: Terms) -> int:
@@ -110,15 +126,6 @@ def _rho(asked: Asked, terms: Terms) -> int:
             )
         return rho
     return max(terms.rho // DEFAULT_SHARE, 1)
-
-
-def _pure_noise(found: Sensitivity, asked: Asked, terms: Terms) -> Noise:
-    if asked.rho is not None:
-        largest = min(found.largest, found.absolute)
-        return laplace.noise_at_rho(found.absolute, largest, pico(asked.rho))
-    if asked.epsilon is not None:
-        return laplace.noise(found.absolute, pico(asked.epsilon))
-    return laplace.noise(found.absolute, max(terms.epsilon // DEFAULT_SHARE, 1))
 
 
 def pico(value: float) -> int:

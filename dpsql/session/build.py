@@ -19,7 +19,7 @@ from dpsql.planner import Choice, Terms
 from dpsql.query.compile import Compiled
 from dpsql.query.finish import Finished, finish, planned
 from dpsql.query.grid import Grid
-from dpsql.release import Budget, Plan, Release
+from dpsql.release import Budget, Candidate, Plan, Release
 from dpsql.session import tell
 from dpsql.session.settings import Settings
 
@@ -74,6 +74,7 @@ def build_plan(
     compiled: Compiled,
     grid: Grid,
     choice: Choice,
+    candidates: tuple[Candidate, ...],
     moved: Sensitivity,
     settings: Settings,
     left: Budget | None,
@@ -93,7 +94,7 @@ def build_plan(
         stderr,
         backend=choice.backend,
         price=choice.price,
-        candidates=choice.candidates,
+        candidates=candidates,
         sensitivity=math.sqrt(moved.squared),
         sensitivity_exact=moved.exact,
         cells=compiled.workload.domain.cells,
@@ -163,9 +164,7 @@ def _columns(
     found: dict[int, tuple[Any, Any, Any, Any]] = {}
     for column in range(len(compiled.names)):
         parts: list[Any] = []
-        for select, noisy, factors in zip(
-            compiled.selects, answers, compiled.factors, strict=True
-        ):
+        for select, noisy, factors in zip(compiled.selects, answers, compiled.factors, strict=True):
             uncertain = Answers(noisy, law, select.estimators, factors, clamp)
             parts.append(uncertain.intervals(select.bound.items[column][0], level))
         if all(part is None for part in parts):

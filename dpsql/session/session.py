@@ -13,13 +13,13 @@ from types import TracebackType
 from typing import Any
 
 from dpsql import schema as schemas
-from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.ledger import Balance, Ledger
 from dpsql.curator.curator import Curator
 from dpsql.curator.engines.duckdb import DuckDBEngine
 from dpsql.curator.keys import unit_key
 from dpsql.curator.quote import moved
 from dpsql.errors import NoGrant, Refused, SourceError, UsageError
-from dpsql.planner import Asked, Choice, Terms, choose
+from dpsql.planner import Asked, Terms, choose
 from dpsql.query.bind import Bound, Probe, bind
 from dpsql.query.compile import Compiled, compile_bound
 from dpsql.query.grid import Grid
@@ -197,23 +197,24 @@ class Session:
         if isinstance(bound, Probe):
             return tell.probe(bound, self._probe_grid(bound), params)
         assert compiled is not None
-        terms = Terms.of(self.ledger.balance(self.user, bound.dataset.name).grant)
+        balance = self.ledger.balance(self.user, bound.dataset.name)
+        terms = Terms.of(balance.grant)
         _check_delta(ask, terms.delta)
         curator = self._curator(bound.dataset)
-        choice = self._choose(bound, compiled, settings, terms)
-        with self._charging(bound.dataset):
+        choice = choose(compiled.workload, bound.dataset, _asked(settings), terms)
+        with self._charging(balance):
             measured = curator.measure(compiled.workload, choice.noise, ask.text.sql.strip())
         self._paid = tell.price(measured.receipt.price, terms)
         return build(compiled, self._grid(bound.dataset), measured, choice, settings, terms)
 
     @contextlib.contextmanager
-    def _charging(self, dataset: Dataset) -> Iterator[None]:
+    def _charging(self, before: Balance) -> Iterator[None]:
         """Finds out what was charged when a measurement is cut short."""
-        before = self.ledger.balance(self.user, dataset.name)
         try:
             yield
         except BaseException:
-            self._paid = tell.difference(before, self.ledger.balance(self.user, dataset.name))
+            after = self.ledger.balance(before.grant.user, before.grant.dataset)
+            self._paid = tell.difference(before, after)
             raise
 
     def _plan(self, ask: Ask, params: Any, given: Mapping[str, Any]) -> Plan:
@@ -316,6 +317,10 @@ class Session:
 
     def _probe_grid(self, probe: Probe) -> Grid:
         return self._grid(probe.dataset or next(iter(self.datasets.values())))
+
+
+def _asked(settings: Settings) -> Asked:
+    return Asked(settings.epsilon, settings.rho, settings.backend)
 
 
 def _check_delta(ask: Ask, delta: float) -> None:
