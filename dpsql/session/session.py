@@ -232,13 +232,12 @@ class Session:
                 raise
             terms = Terms(1e-6, 0, 0)
         _check_delta(ask, terms.delta)
-        choice = self._choose(bound, compiled, settings, terms)
-        found = moved(compiled.workload, bound.dataset)
-        return build_plan(compiled, self._grid(bound.dataset), choice, found, settings, budget)
-
-    def _choose(self, bound: Bound, compiled: Compiled, settings: Settings, terms: Terms) -> Choice:
-        asked = Asked(settings.epsilon, settings.rho, settings.backend)
-        return choose(compiled.workload, bound.dataset, asked, terms)
+        workload, asked = compiled.workload, _asked(settings)
+        choice = choose(workload, bound.dataset, asked, terms)
+        listed = candidates(workload, bound.dataset, asked, terms)
+        found = moved(workload, bound.dataset)
+        grid = self._grid(bound.dataset)
+        return build_plan(compiled, grid, choice, listed, found, settings, budget)
 
     def _compile(self, ask: Ask, params: Any) -> tuple[Bound | Probe, Compiled | None]:
         values, key = literals(params)
