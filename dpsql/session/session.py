@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import getpass
 import os
 import threading
@@ -19,7 +20,7 @@ from dpsql.curator.engines.duckdb import DuckDBEngine
 from dpsql.curator.keys import unit_key
 from dpsql.curator.quote import moved
 from dpsql.errors import NoGrant, Refused, SourceError, UsageError
-from dpsql.planner import Asked, Terms, choose
+from dpsql.planner import Asked, Terms, candidates, choose
 from dpsql.query.bind import Bound, Probe, bind
 from dpsql.query.compile import Compiled, compile_bound
 from dpsql.query.grid import Grid
@@ -130,7 +131,7 @@ class Session:
         InternalError mean that something was paid (see `last_charge`).
         """
         self._paid = None
-        statement = parse(sql)
+        statement = _parsed(sql)
         match statement:
             case Ask():
                 return self._ask(statement, params, settings)
@@ -143,7 +144,7 @@ class Session:
         self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, **settings: Any
     ) -> Plan:
         """What a SELECT would do and cost; free, and reads no private data."""
-        statement = parse(sql)
+        statement = _parsed(sql)
         if isinstance(statement, Explain):
             statement = statement.ask
         if not isinstance(statement, Ask):
@@ -316,6 +317,12 @@ class Session:
 
     def _probe_grid(self, probe: Probe) -> Grid:
         return self._grid(probe.dataset or next(iter(self.datasets.values())))
+
+
+@functools.lru_cache(_KEPT)
+def _parsed(sql: str) -> Statement:
+    """The statement of a text, which is the same for everybody."""
+    return parse(sql)
 
 
 def _asked(settings: Settings) -> Asked:
