@@ -105,7 +105,7 @@ def _choice(
 
 
 def _laplace(found: Sensitivity, asked: Asked, terms: Terms) -> Noise:
-    if asked.epsilon is not None:
+    if asked.epsilon is not None and (terms.pure or asked.backend == "laplace"):
         return laplace.noise(found.absolute, pico(asked.epsilon))
     if asked.rho is None and terms.pure:
         return laplace.noise(found.absolute, max(terms.epsilon // DEFAULT_SHARE, 1))
@@ -137,11 +137,16 @@ def pico(value: float) -> int:
 
 
 def cost(event: Event, terms: Terms) -> Cost:
-    """The price of an event as people read it: rho, and epsilon at the grant's delta."""
+    """The price of an event alone, as people read it: rho, and epsilon at the grant's delta.
+
+    A release with a pure epsilon is (epsilon, delta)-private for every delta, so the smaller of
+    that and of what rho gives is shown.
+    """
+    pure = None if event.epsilon is None else event.epsilon / PICO
     if terms.pure:
-        epsilon = event.epsilon
-        return Cost(event.rho / PICO, (epsilon or 0) / PICO, 0.0)
-    return Cost(event.rho / PICO, epsilon_of(event.rho, terms.delta), terms.delta)
+        return Cost(event.rho / PICO, pure or 0.0, 0.0)
+    epsilon = epsilon_of(event.rho, terms.delta)
+    return Cost(event.rho / PICO, epsilon if pure is None else min(pure, epsilon), terms.delta)
 
 
 def rmse(workload: Workload, event: Event) -> float:

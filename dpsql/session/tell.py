@@ -101,7 +101,10 @@ def price(found: Price, terms: Terms) -> Cost:
     """A price in pico as a cost at the grant's delta."""
     if terms.pure:
         return Cost(found.rho / PICO, (found.epsilon or 0) / PICO, 0.0)
-    return Cost(found.rho / PICO, epsilon_of(found.rho, terms.delta), terms.delta)
+    epsilon = epsilon_of(found.rho, terms.delta)
+    if found.epsilon is not None:  # pure, so valid at every delta
+        epsilon = min(epsilon, found.epsilon / PICO)
+    return Cost(found.rho / PICO, epsilon, terms.delta)
 
 
 def difference(before: Balance, after: Balance) -> Cost | None:
