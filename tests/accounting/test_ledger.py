@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import sys
 import threading
 from collections.abc import Iterator
 from fractions import Fraction
@@ -338,6 +339,16 @@ def test_a_closed_ledger_answers_nothing(ledger: Ledger) -> None:
             refused()
 
 
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads that interrupt each other after every few instructions."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("restless")
 def test_fifty_threads_spend_exactly_what_is_there(ledger: Ledger) -> None:
     for number in range(20):
         user = f"user{number}"

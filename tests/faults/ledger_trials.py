@@ -39,6 +39,7 @@ def child(work: Callable[..., None], *arguments: object) -> int:
     pid = os.fork()
     if pid == 0:
         status = 1
+        signal.alarm(60)  # no child outlives a trial that fails
         try:
             work(*arguments)
             status = 0
