@@ -1,0 +1,215 @@
+"""The only door to DuckDB: statements in, rows out, and never a word of its own messages.
+
+DuckDB's messages quote values of the rows, so they end here: what is raised is a Fault, which says
+one of a few things, made after the engine's own exception is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.curator.engines import quote
+from dpsql.curator.sealed import Sealed, unseal
+
+T = TypeVar("T")
+
+
+class Trouble(enum.Enum):
+    """What kept a statement from running."""
+
+    INTERRUPTED = "interrupted"
+    LOCKED = "another process writes to the file"
+    IN_USE = "this process has the file open with other settings"
+    VERSION = "the file was written by another version of DuckDB"
+    FOREIGN = "the file is not a DuckDB database"
+    ENCRYPTED = "the file is encrypted"
+    TORN = "the file is damaged"
+    LOG = "the write-ahead log does not belong to the file"
+    DENIED = "the operating system or our own lock does not permit it"
+    ABSENT = "a name or a file does not exist"
+    MEMORY = "memory or disk space ran out"
+    FAILED = "anything else"
+
+
+class Fault(Exception):
+    """A statement did not run; `trouble` is all that is said of why."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble.value)
+        self.trouble = trouble
+
+
+# Words of DuckDB 1.5 and 2.0, in lower case, from the particular to the general.
+_WORDS: Final = (
+    ("could not set lock", Trouble.LOCKED),
+    ("conflicting lock", Trouble.LOCKED),
+    ("unique file handle conflict", Trouble.IN_USE),
+    ("already attached", Trouble.IN_USE),
+    ("different configuration", Trouble.IN_USE),
+    ("database file with version number", Trouble.VERSION),
+    ("newer version of duckdb", Trouble.VERSION),
+    ("replaying wal", Trouble.LOG),
+    ("wal does not match", Trouble.LOG),
+    ("not a valid duckdb database", Trouble.FOREIGN),
+    ("encrypt", Trouble.ENCRYPTED),
+    ("corrupt", Trouble.TORN),
+    ("checksum", Trouble.TORN),
+    ("could not read enough bytes", Trouble.TORN),
+    ("no space left", Trouble.MEMORY),
+    ("permission denied", Trouble.DENIED),
+    ("does not exist", Trouble.ABSENT),
+    ("no such file", Trouble.ABSENT),
+)
+
+
+def _trouble(error: BaseException) -> Trouble:
+    match error:
+        case duckdb.InterruptException():
+            return Trouble.INTERRUPTED
+        case duckdb.OutOfMemoryException() | MemoryError():
+            return Trouble.MEMORY
+        case duckdb.PermissionException():
+            return Trouble.DENIED
+        case duckdb.CatalogException():
+            return Trouble.ABSENT
+        case duckdb.DataError():  # casts and the like, whose messages quote values
+            return Trouble.FAILED
+    said = str(error).lower()
+    return next((trouble for words, trouble in _WORDS if words in said), Trouble.FAILED)
+
+
+_SETTINGS: Final = {
+    "allow_community_extensions": "false",
+    "allow_persistent_secrets": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "preserve_insertion_order": "false",
+}
+
+
+class Connection:
+    """An in-memory DuckDB with no extensions to load, to which one database may be attached.
+
+    Statements run in a thread of their own when the main thread asks, so that Ctrl-C reaches us
+    and not the engine; it stops the statement, and KeyboardInterrupt is raised once it stopped.
+    """
+
+    def __init__(self, temporary: str) -> None:
+        """`temporary` is a folder that rows may spill to; at most half of the memory is used."""
+        config: dict[str, str | bool | int | float | list[str]] = {
+            **_SETTINGS,
+            "temp_directory": temporary,
+            "memory_limit": f"{memory() // 2**20}MiB",
+        }
+        self._process = os.getpid()
+        self._duckdb = self._run(lambda: duckdb.connect(":memory:", config=config), None)
+        self.execute("SET python_enable_replacements = false")
+        self.execute("SET TimeZone = 'UTC'")
+
+    def execute(self, sql: str) -> None:
+        """Run a statement for its effect."""
+        self._run(lambda: self._duckdb.execute(sql).fetchall(), self._duckdb)
+
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a statement whose result is public, or an owner's."""
+        return self._run(
+            lambda: self._duckdb.execute(sql, list(parameters)).fetchall(), self._duckdb
+        )
+
+    def arrays(self, sql: str) -> Sealed[dict[str, NDArray[Any]]]:
+        """The columns of a result without NULLs: integers as int64, all else as objects."""
+
+        def columns() -> Sealed[dict[str, NDArray[Any]]]:
+            fetched = self._duckdb.execute(sql).fetchnumpy()
+            return Sealed({name: _plain(array) for name, array in fetched.items()})
+
+        return self._run(columns, self._duckdb)
+
+    def insert(self, table: str, columns: Sealed[dict[str, NDArray[Any]]]) -> None:
+        """Add rows to a table, from arrays in the order of its columns."""
+
+        def add() -> None:
+            self._duckdb.register("__dpsql_arrays", unseal(columns))
+            try:
+                self._duckdb.execute(f"INSERT INTO {table} SELECT * FROM __dpsql_arrays").fetchall()
+            finally:
+                self._duckdb.unregister("__dpsql_arrays")
+
+        self._run(add, self._duckdb)
+
+    def query(self, sql: str) -> str | None:
+        """The text of the one SELECT that `sql` is, without its semicolon; None for all else."""
+
+        def split() -> str | None:
+            match self._duckdb.extract_statements(sql):
+                case [one] if one.type == duckdb.StatementType.SELECT:
+                    return str(one.query).strip().rstrip(";")
+            return None
+
+        return self._run(split, self._duckdb)
+
+    def lock(self, files: Sequence[str] = ()) -> None:
+        """From now on, no file but these, no network, no change of a setting."""
+        if files:
+            self.execute(f"SET allowed_paths = [{quote.listed(files)}]")
+        self.execute("SET enable_external_access = false")
+        self.execute("SET lock_configuration = true")
+
+    def interrupt(self) -> None:
+        """Stop the running statement, from another thread; it raises a Fault there."""
+        self._duckdb.interrupt()
+
+    def close(self) -> None:
+        """Let go of all files."""
+        if os.getpid() == self._process:
+            self._duckdb.close()
+
+    def _run(self, work: Callable[[], T], running: duckdb.DuckDBPyConnection | None) -> T:
+        if os.getpid() != self._process:
+            raise Fault(Trouble.IN_USE)
+        outcome: list[T | Trouble] = []
+        done = threading.Event()
+
+        def attempt() -> None:
+            try:
+                outcome.append(work())
+            except BaseException as error:
+                outcome.append(_trouble(error))
+            finally:
+                done.set()
+
+        if threading.current_thread() is threading.main_thread():
+            thread = threading.Thread(target=attempt, daemon=True)
+            try:
+                thread.start()
+                done.wait()
+            except BaseException:
+                while thread.is_alive() and not done.wait(0.02):
+                    if running is not None:
+                        with contextlib.suppress(Exception):
+                            running.interrupt()
+                raise
+        else:
+            attempt()
+        if isinstance(outcome[0], Trouble):
+            raise Fault(outcome[0])
+        return outcome[0]
+
+
+def _plain(array: NDArray[Any]) -> NDArray[Any]:
+    data = np.ma.getdata(array)
+    return data.astype(np.int64) if data.dtype.kind in "iu" else data
+
+
+def memory() -> int:
+    """The bytes that one engine may use: half of the machine's memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

@@ -1,0 +1,156 @@
+"""Counts the rows of a DuckDB database, or of a Parquet or CSV file through DuckDB."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from dpsql.curator.cells import Cells
+from dpsql.curator.engines.connection import Fault, Trouble, memory
+from dpsql.curator.engines.layout import layout
+from dpsql.curator.engines.pack import Packing, packing
+from dpsql.curator.engines.source import open_source, query_error
+from dpsql.curator.engines.store import STORED, store, store_bounded
+from dpsql.curator.keys import key_name
+from dpsql.curator.sealed import Sealed, unseal
+from dpsql.errors import InternalError, SourceError
+from dpsql.schema import Dataset
+
+T = TypeVar("T")
+
+
+class DuckDBEngine:
+    """The engine of a DuckDB, Parquet or CSV file, held open read-only until `close`.
+
+    The first count scans the columns that it needs. The second stores the codes of all rows in
+    memory, if they fit in a quarter of what the engine may use. The first does so already where
+    units are bounded or the source is a query or CSV, in memory or in a temporary folder. Threads
+    wait for each other; a forked process must open its own engine.
+    """
+
+    def __init__(self, database: Path, dataset: Dataset, *, unit_key: bytes | None = None) -> None:
+        """Raises SourceError; ValueError when units are bounded and there is no key."""
+        if dataset.unit.column is not None and unit_key is None:
+            raise ValueError("the rows of a unit are ranked under a key")
+        self._dataset, self._key = dataset, unit_key
+        self._turn, self._stopped = threading.Lock(), False
+        self._source = source = open_source(database, dataset)
+        self._release = weakref.finalize(self, source.close)
+        self._eager = source.costly or dataset.unit.column is not None
+        self._stored = self._worth_storing = False
+        try:
+            self._layout = layout(dataset, source.types)
+            self._guard(self._prepare)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def dataset(self) -> Dataset:
+        """What is declared."""
+        return self._dataset
+
+    def counts(self, columns: tuple[str, ...]) -> Sealed[Cells]:
+        """The non-empty cells of these columns; of none, the number of rows in one cell.
+
+        Raises SourceError, KeyError for a column that is not declared, and KeyboardInterrupt when
+        it is stopped.
+        """
+        packed = packing(self._dataset, columns)
+        return self._guard(lambda: self._counts(packed))
+
+    def snapshot(self) -> str:
+        """A public name of the data as it stands; it changes when the files or the schema do."""
+        files = self._source.files
+        key = key_name(self._key) if self._key is not None else ""
+        parts = ("dpsql 1", str(files.path), files.stamp(), self._dataset.digest, key)
+        return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()
+
+    def interrupt(self) -> None:
+        """Stop the running count from another thread; it raises KeyboardInterrupt there."""
+        self._stopped = True
+        self._source.connection.interrupt()
+
+    def close(self) -> None:
+        """Let go of the database; a count after that is a SourceError."""
+        self._release()
+
+    def _prepare(self) -> None:
+        for encoding in self._layout.encodings:
+            if encoding.enum:
+                self._source.connection.execute(encoding.create)
+
+    def _counts(self, packed: Packing) -> Sealed[Cells]:
+        connection = self._source.connection
+        relation = self._relation()
+        cells = packed.cells(connection.arrays(packed.sql(relation)))
+        if not self._stored:  # a whole table in a quarter of the memory pays from the next time on
+            size = int(unseal(cells).counts.sum()) * self._layout.bytes_per_row
+            self._worth_storing = size < memory() // 4
+        return cells
+
+    def _relation(self) -> str:
+        """What to count from: the stored codes, or the source itself."""
+        source, unit = self._source, self._dataset.unit
+        if not self._stored and (self._eager or self._worth_storing):
+            if unit.column is not None and self._key is not None:
+                rows, key = self._layout, self._key
+                store_bounded(source.connection, rows, source.relation, key, unit.max_rows)
+            else:
+                store(source.connection, self._layout, source.relation)
+            self._stored = True
+        return STORED if self._stored else f"({self._layout.rows(source.relation)})"
+
+    def _guard(self, work: Callable[[], T]) -> T:
+        """Do work on rows, if the file is still the one that was opened.
+
+        What goes wrong inside is told anew outside, so that no traceback reaches into the rows.
+        """
+        failure: BaseException
+        try:
+            with self._turn:
+                self._stopped = False
+                self._require_same()
+                answer = work()
+                self._require_same()
+                if self._stopped:
+                    raise KeyboardInterrupt
+                return answer
+        except Fault as fault:
+            failure = self._failure(fault)
+        except SourceError as error:
+            failure = SourceError(str(error))
+        except KeyboardInterrupt:
+            failure = KeyboardInterrupt()
+        except MemoryError:
+            failure = self._failure(Fault(Trouble.MEMORY))
+        except Exception:
+            failure = InternalError("counting failed by a fault of dpsql; no number was released")
+        raise failure
+
+    def _require_same(self) -> None:
+        what = self._source.files.what
+        if not self._release.alive:
+            raise SourceError(f"{what} was closed: open it again")
+        if self._source.files.stamp() != self._source.stamp:
+            raise SourceError(f"{what} changed after it was opened: open it again")
+
+    def _failure(self, fault: Fault) -> BaseException:
+        what = self._source.files.what
+        match fault.trouble:
+            case Trouble.INTERRUPTED:
+                return KeyboardInterrupt()
+            case Trouble.MEMORY:
+                return SourceError(f"{what} needs more memory or disk space than there is")
+            case Trouble.IN_USE:
+                return SourceError(f"{what} was opened before a fork: open it again after it")
+            case Trouble.TORN:
+                return SourceError(f"{what} is damaged: restore it from a copy")
+            case _ if self._dataset.source.query is not None:
+                return query_error(fault)
+            case _:
+                return SourceError(f"{what} cannot be read any more: open it again")

@@ -1,0 +1,76 @@
+"""The files that a dataset is read from: that they can be read, and whether they changed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from dpsql.errors import SourceError
+
+_SUFFIXES: Final = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".csv.gz": "csv",
+    ".tsv": "csv",
+    ".tsv.gz": "csv",
+}
+
+
+def format_of(path: Path) -> str:
+    """What the name says that a file is: parquet, csv, or (any other name) a duckdb database."""
+    name = path.name.lower()
+    return next((form for end, form in _SUFFIXES.items() if name.endswith(end)), "duckdb")
+
+
+def require(path: Path, what: str) -> None:
+    """Raise SourceError unless `path` is a file that may be read; `what` names it in a message."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise SourceError(f"{what} does not exist: check its name and folder") from None
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{what} cannot be reached: {_reason(error)}") from None
+    if stat.S_ISDIR(found.st_mode):
+        raise SourceError(f"{what} is a folder: name a .duckdb, .parquet or .csv file in it")
+    if not stat.S_ISREG(found.st_mode):
+        raise SourceError(f"{what} is not a regular file")
+    if not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise SourceError(f"{what} may not be read by this user: ask its owner for permission")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, PermissionError):
+        return "a folder above it may not be entered by this user"
+    return "the operating system refuses its name"
+
+
+Stamp: TypeAlias = "tuple[tuple[int, ...] | None, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files behind a dataset: the one that was named, and its write-ahead log if any."""
+
+    path: Path
+    what: str
+
+    def stamp(self) -> Stamp:
+        """Device, inode, size and time of change of each file; None for one that is not there.
+
+        Raises SourceError when the named file is gone.
+        """
+        first = _stamp(self.path)
+        if first is None:
+            raise SourceError(f"{self.what} is gone: put it back, then open it again")
+        return first, _stamp(self.path.with_name(self.path.name + ".wal"))
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,162 @@
+"""Opens what a dataset is read from: read-only, on its own, and with the door locked behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpsql.curator.engines import quote
+from dpsql.curator.engines.catalog import attach, tables
+from dpsql.curator.engines.connection import Connection, Fault, Trouble
+from dpsql.curator.engines.files import Files, Stamp, format_of, require
+from dpsql.curator.engines.reader import read_csv, read_parquet
+from dpsql.errors import SourceError
+from dpsql.schema import Dataset
+
+_VIEW = quote.name("temp", "main", "__dpsql_source")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An open source: `relation` is what SQL reads from, `types` the SQL type of each column.
+
+    `costly` says that reading it is slow, or may not give the same rows twice. `close` lets go of
+    the file and removes what was spilled. `stamp` was taken before the file was opened.
+    """
+
+    connection: Connection
+    files: Files
+    relation: str
+    types: Mapping[str, str]
+    stamp: Stamp
+    costly: bool
+    close: Callable[[], None]
+
+
+def open_source(database: Path, dataset: Dataset) -> Source:
+    """What the dataset is read from, given the database that somebody named.
+
+    A .parquet or .csv file is itself the source, whatever the schema says of tables; a query
+    runs over it under the names of the file and of the dataset. Raises SourceError.
+    """
+    files, form = place(database, dataset)
+    require(files.path, files.what)
+    stamp = files.stamp()
+    with contextlib.ExitStack() as undo:
+        connection = connect(undo)
+        query = dataset.source.query
+        match form:
+            case "parquet":
+                relation = read_parquet(connection, files)
+            case "csv":
+                relation = read_csv(connection, files, dataset)
+            case _:
+                catalog = attach(connection, files)
+                relation = _table(connection, catalog, dataset) if query is None else ""
+        if query is not None:
+            if relation:
+                for name in {files.path.name.split(".")[0], dataset.name}:
+                    view = quote.name("memory", "main", name)
+                    connection.execute(f"CREATE VIEW {view} AS SELECT * FROM {relation}")
+            relation = _query(connection, query)
+        types = describe(connection, relation, files.what)
+        close = undo.pop_all().close
+    costly = form == "csv" or query is not None
+    return Source(connection, files, relation, types, stamp, costly, close)
+
+
+def place(database: Path, dataset: Dataset) -> tuple[Files, str]:
+    """The file to open, and its format."""
+    if format_of(database) != "duckdb" or dataset.source.file is None:
+        return named(database), format_of(database)
+    path = Path(os.path.abspath((dataset.folder or database.parent) / dataset.source.file))
+    if format_of(path) == "duckdb":
+        found = "the file that the schema names as its source is neither .parquet nor .csv"
+        raise SourceError(f"{found}; a DuckDB database is named on the command line instead")
+    return Files(path, "the file that the schema names as its source"), format_of(path)
+
+
+def named(database: Path) -> Files:
+    """The file of a database as somebody named it; a message has its name without folders."""
+    return Files(Path(os.path.abspath(database)), database.name or str(database))
+
+
+def connect(undo: contextlib.ExitStack) -> Connection:
+    """A connection with nothing attached; `undo` closes it and removes its temporary folder."""
+    process = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == process:  # a fork leaves them to its parent
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    try:
+        temporary = tempfile.mkdtemp(prefix="dpsql-")
+    except OSError:
+        raise SourceError("there is no folder for temporary files: set TMPDIR to one") from None
+    undo.callback(remove)
+    try:
+        connection = Connection(temporary)
+    except Fault:
+        raise SourceError("DuckDB does not start: check the memory that is free") from None
+    undo.callback(connection.close)
+    return connection
+
+
+def _table(connection: Connection, catalog: str, dataset: Dataset) -> str:
+    """The table or view that the schema names; `schema.table` when it is not in main."""
+    asked = dataset.source.table or ""
+    candidates = [("main", asked)]
+    if "." in asked:
+        schema, _, table = asked.partition(".")
+        candidates.append((schema, table))
+    there = tables(connection, catalog)
+    for fold in (str, str.casefold):
+        by_name = {(fold(schema), fold(table)): (schema, table) for schema, table in there}
+        for schema, table in candidates:
+            if there_is := by_name.get((fold(schema), fold(table))):
+                return quote.name(catalog, *there_is)
+    found = f"the database lacks the table that dataset {dataset.name} is declared to be read from"
+    raise SourceError(f"{found}: correct table under [source], or name another database")
+
+
+def _query(connection: Connection, query: str) -> str:
+    """A view of the owner's query."""
+    try:
+        select = connection.query(query)
+        if select is None:
+            raise SourceError("the query under [source] must be one SELECT statement")
+        connection.execute(f"CREATE TEMP VIEW {_VIEW} AS {select}")
+    except Fault as fault:
+        raise query_error(fault) from None
+    return _VIEW
+
+
+def query_error(fault: Fault) -> SourceError:
+    """What to say when the owner's query does not run."""
+    match fault.trouble:
+        case Trouble.DENIED:
+            found = "reads a file, the network or a setting, and it may read the database alone"
+        case Trouble.ABSENT:
+            found = "names a table, column or function that the database lacks"
+        case Trouble.MEMORY:
+            found = "needs more memory or disk space than there is"
+        case _:
+            found = "fails"
+    return SourceError(f"the query under [source] {found}: try it with DuckDB on the database")
+
+
+def describe(connection: Connection, relation: str, what: str) -> dict[str, str]:
+    """The columns of a relation and their types. Raises SourceError when it cannot be read."""
+    try:
+        rows = connection.rows(f"DESCRIBE SELECT * FROM {relation}")
+    except Fault as fault:
+        if relation == _VIEW:
+            raise query_error(fault) from None
+        found = f"{what} has the source of the dataset, but it cannot be read"
+        raise SourceError(f"{found}: a view may use tables of its own database only") from None
+    return {str(row[0]): str(row[1]) for row in rows}
