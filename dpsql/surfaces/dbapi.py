@@ -80,6 +80,7 @@ STRING, BINARY, NUMBER, DATETIME, ROWID = map(
     TypeCode, ("STRING", "BINARY", "NUMBER", "DATETIME", "ROWID")
 )
 Column: TypeAlias = "tuple[str, str, None, None, None, None, None]"
+Parameters: TypeAlias = "Sequence[Any] | Mapping[str, Any] | None"
 Schemas: TypeAlias = "str | Path | Sequence[str | Path] | None"
 
 
@@ -141,11 +142,11 @@ class Connection:
         """A new cursor of this connection."""
         return Cursor(self)
 
-    def execute(self, sql: str, parameters: Sequence[Any] | None = None, **settings: Any) -> Cursor:
+    def execute(self, sql: str, parameters: Parameters = None, **settings: Any) -> Cursor:
         """A new cursor that holds the answer; `settings` hold for this statement alone."""
         return self.cursor().execute(sql, parameters, **settings)
 
-    def explain(self, sql: str, parameters: Sequence[Any] | None = None, **settings: Any) -> Plan:
+    def explain(self, sql: str, parameters: Parameters = None, **settings: Any) -> Plan:
         """What the statement would do and cost: free, and reads no private data."""
         return self.session.explain(sql, parameters, **settings)
 
@@ -204,13 +205,15 @@ class Cursor:
             raise UsageError("the cursor is closed")
         return self._connection
 
-    def execute(self, sql: str, parameters: Sequence[Any] | None = None, **settings: Any) -> Cursor:
-        """Answer one statement; `?` in it stands for a parameter, a literal of the analyst."""
+    def execute(self, sql: str, parameters: Parameters = None, **settings: Any) -> Cursor:
+        """Answer one statement; `?` (or `$name`) in it stands for a parameter, a literal."""
         self._page, self._releases, self._position = None, (), 0
         self._answer(sql, parameters, settings)
         return self
 
-    def executemany(self, sql: str, sets: Iterable[Sequence[Any]], **settings: Any) -> Cursor:
+    def executemany(
+        self, sql: str, sets: Iterable[Sequence[Any] | Mapping[str, Any]], **settings: Any
+    ) -> Cursor:
         """Answer the statement once for each set of parameters, each at its own price.
 
         The rows of all answers follow each other; `releases` has the answers apart. What is
@@ -221,9 +224,7 @@ class Cursor:
             self._answer(sql, parameters, settings)
         return self
 
-    def _answer(
-        self, sql: str, parameters: Sequence[Any] | None, settings: Mapping[str, Any]
-    ) -> None:
+    def _answer(self, sql: str, parameters: Parameters, settings: Mapping[str, Any]) -> None:
         """Answer one statement and add its rows to the page."""
         session = self.connection.session
         release = session.answer(sql, _literals(parameters), **settings)
@@ -337,9 +338,9 @@ class Cursor:
         return self._page
 
 
-def _literals(parameters: Sequence[Any] | None) -> Sequence[Any] | None:
-    """The parameters, which stand by position."""
-    if isinstance(parameters, Mapping | str | bytes):
+def _literals(parameters: Parameters) -> Parameters:
+    """The parameters, unless they are a text taken for a list of letters."""
+    if isinstance(parameters, str | bytes):
         raise UsageError("parameters are a list or tuple, one value for each ? in the statement")
     return parameters
 
