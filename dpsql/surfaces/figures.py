@@ -5,9 +5,14 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any, TypeAlias
 
 from dpsql.release import Budget, Cost, Value
+
+Measured: TypeAlias = "tuple[Value, float | None, float | None]"
 
 
 def plain(value: Value) -> str | None:
@@ -29,11 +34,35 @@ def plain(value: Value) -> str | None:
             return str(value)
 
 
-def measured(value: Value, low: float | None, high: float | None) -> tuple[str, str]:
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How the values of one column are shown: decimals, and `[low, high]` instead of `± half`."""
+
+    digits: int
+    brackets: bool
+
+    @classmethod
+    def of(cls, cells: Sequence[Measured]) -> Style:
+        """The style that suits a column: the median half-width has two figures; intervals that
+        are not about the value need brackets."""
+        known = [_halves(*cell) for cell in cells if _bounded(*cell)]
+        if not known:
+            return cls(6, False)
+        halves = sorted(max(pair) for pair in known)
+        brackets = any(
+            abs(below - above) > 0.1 * max(below, above) or max(below, above) < 0
+            for below, above in known
+        )
+        whole = all(_whole(*cell) for cell in cells if _bounded(*cell))
+        return cls(0 if whole else _digits(halves[len(halves) // 2]), brackets)
+
+
+def measured(
+    value: Value, low: float | None, high: float | None, style: Style | None = None
+) -> tuple[str, str]:
     """The value with thousands separators, and its error: ` ± 47`, ` [0.21, 0.28]` or nothing.
 
-    The interval shown always holds the released one. A fraction is shown to the digit where its
-    half-width has two figures.
+    The interval shown always holds the released one.
     """
     if value is None:
         return "NULL", ""
@@ -42,18 +71,24 @@ def measured(value: Value, low: float | None, high: float | None) -> tuple[str, 
     if low is None or high is None or not math.isfinite(value):
         return grouped(value), ""
     if math.isinf(low) or math.isinf(high):
-        return grouped(value), f" [{_bound(low)}, {_bound(high)}]"
-    below, above = float(value) - low, high - float(value)
-    half = max(below, above)
-    whole = isinstance(value, int) and float(low).is_integer() and float(high).is_integer()
-    digits = 0 if whole else _digits(half)
-    if abs(above - below) > 0.1 * half or half < 0:
-        floor, ceiling = (
-            _rounded(low, digits, "ROUND_FLOOR"),
-            _rounded(high, digits, "ROUND_CEILING"),
-        )
-        return _rounded(value, digits), f" [{floor}, {ceiling}]"
-    return _rounded(value, digits), f" ± {_half(value, low, high, digits)}"
+        return grouped(
+            value
+        ), f" [{_infinite(low) or grouped(low)}, {_infinite(high) or grouped(high)}]"
+    style = style or Style.of([(value, low, high)])
+    text = _rounded(value, style.digits)
+    if style.brackets:
+        return text, f" [{floor(low, style.digits)}, {ceiling(high, style.digits)}]"
+    return text, f" ± {_half(value, low, high, style.digits)}"
+
+
+def floor(bound: float, digits: int) -> str:
+    """A lower bound, rounded down."""
+    return _infinite(bound) or _rounded(bound, digits, "ROUND_FLOOR")
+
+
+def ceiling(bound: float, digits: int) -> str:
+    """An upper bound, rounded up."""
+    return _infinite(bound) or _rounded(bound, digits, "ROUND_CEILING")
 
 
 def grouped(value: int | float | Decimal) -> str:
@@ -102,19 +137,29 @@ def _digits(half: float) -> int:
 
 
 def _rounded(value: float | Decimal, digits: int, rounding: str = "ROUND_HALF_EVEN") -> str:
+    if isinstance(value, int) and digits == 0:
+        return f"{value:,}"
     if isinstance(value, float) and not abs(value) < 1e15:
         return f"{value:.6g}"
-    shown = f"{_exact(value, digits, rounding):,f}"
+    if rounding == "ROUND_HALF_EVEN" and isinstance(value, float):
+        shown = f"{value:,.{digits}f}"
+    else:
+        shown = f"{_exact(value, digits, rounding):,f}"
     return shown[1:] if shown.startswith("-") and not shown.strip("-0.") else shown
 
 
 def _half(value: float | Decimal, low: float, high: float, digits: int) -> str:
     """The least half-width, at `digits` decimals, that holds the interval about the value shown."""
-    if not max(abs(low), abs(high)) < 1e15:
+    largest = max(abs(low), abs(high))
+    if not largest < 1e15:
         return f"{max(high - float(value), float(value) - low):.2g}"
-    middle = _exact(value, digits, "ROUND_HALF_EVEN")
+    if largest * 10**digits < 1e6:  # floats are exact to 1e-9 of the last digit
+        middle = round(float(value), digits)
+        steps = math.ceil(max(high - middle, middle - low) * 10**digits - 1e-9)
+        return f"{max(steps, 0) / 10**digits:,.{digits}f}"
+    exact = _exact(value, digits, "ROUND_HALF_EVEN")
     with decimal.localcontext(prec=60):
-        half = max(Decimal(high) - middle, middle - Decimal(low))
+        half = max(Decimal(high) - exact, exact - Decimal(low))
     return f"{_exact(max(half, Decimal(0)), digits, 'ROUND_CEILING'):,f}"
 
 
@@ -128,8 +173,25 @@ def _exact(value: float | Decimal, digits: int, rounding: str) -> Decimal:
         return Decimal(value).quantize(step, rounding=rounding)
 
 
-def _bound(value: float) -> str:
-    return ("-" if value < 0 else "") + "infinity" if math.isinf(value) else grouped(value)
+def _bounded(value: Value, low: float | None, high: float | None) -> bool:
+    number = isinstance(value, int | float | Decimal) and math.isfinite(value)
+    return (
+        number and None not in (low, high) and math.isfinite(low or 0) and math.isfinite(high or 0)
+    )
+
+
+def _halves(value: Any, low: Any, high: Any) -> tuple[float, float]:
+    return float(value) - low, high - float(value)
+
+
+def _whole(value: Value, low: Any, high: Any) -> bool:
+    return isinstance(value, int) and float(low).is_integer() and float(high).is_integer()
+
+
+def _infinite(bound: float) -> str:
+    if not math.isinf(bound):
+        return ""
+    return "-infinity" if bound < 0 else "infinity"
 
 
 def _interval(value: datetime.timedelta) -> str:

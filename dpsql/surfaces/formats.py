@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dpsql.release import Cost, Plan, Release, Row
-from dpsql.surfaces.figures import figure, grouped, measured, percent, plain, share
+from dpsql.surfaces.figures import Style, ceiling, figure, floor, measured, percent, plain, share
 from dpsql.surfaces.sheet import measured as measured_columns
 from dpsql.surfaces.sheet import numeric, sheet
 from dpsql.surfaces.table import table
@@ -21,6 +21,7 @@ SUFFIXES = {
     ".markdown": "markdown",
     ".parquet": "parquet",
 }
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 ROWS_SHOWN = 40  # of a plan; its JSON has them all
 
 
@@ -75,13 +76,17 @@ def _grid(release: Release, intervals: bool) -> tuple[list[str], list[list[str]]
             continue
         low = [line[index] for line in release.low]
         high = [line[index] for line in release.high]
-        pairs = [measured(*triple) for triple in zip(values, low, high, strict=True)]
+        triples = list(zip(values, low, high, strict=True))
+        style = Style.of(triples)
+        pairs = [measured(*triple, style) for triple in triples]
         right += [True]
         names.append(name)
         if intervals:
             names += [f"{name}_low", f"{name}_high"]
             right += [True, True]
-            made += [[value for value, _ in pairs], _bounds(low), _bounds(high)]
+            made.append([value for value, _ in pairs])
+            made.append(["NULL" if b is None else floor(b, style.digits) for b in low])
+            made.append(["NULL" if b is None else ceiling(b, style.digits) for b in high])
         else:
             widest = max((len(error) for _, error in pairs), default=0)
             made.append([value + _error(error, widest) for value, error in pairs])
@@ -92,10 +97,6 @@ def _grid(release: Release, intervals: bool) -> tuple[list[str], list[list[str]]
 def _error(error: str, size: int) -> str:
     """An error padded so that the signs of a column stand below each other."""
     return " ± " + error[3:].rjust(size - 3) if error.startswith(" ± ") else error.ljust(size)
-
-
-def _bounds(bounds: Iterable[float | None]) -> list[str]:
-    return ["NULL" if bound is None else grouped(bound) for bound in bounds]
 
 
 def _cell(value: Any) -> str:
@@ -186,7 +187,7 @@ def json_lines(fields: dict[str, Any]) -> Iterator[str]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def plan_lines(plan: Plan, *, width: int | None = None, drawn: bool = True) -> Iterator[str]:

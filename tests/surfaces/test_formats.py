@@ -101,9 +101,9 @@ def test_a_narrow_terminal_breaks_the_price_between_its_parts(release: Make) -> 
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "markdown", "json"])
-def test_a_million_cells_pass(release: Make, form: str) -> None:
-    rows = tuple((f"k{i}", i) for i in range(100_000))
-    assert sum(1 for _ in lines(release(rows=rows), form)) > 100_000
+def test_many_rows_pass(release: Make, form: str) -> None:
+    rows = tuple((f"k{i}", i) for i in range(20_000))
+    assert sum(1 for _ in lines(release(rows=rows), form)) > 20_000
 
 
 def plan() -> Plan:
