@@ -1,7 +1,8 @@
-"""What a charge costs beside a bare fsync on the same disk: `python benchmarks/ledger.py [FOLDER]`.
+"""What a charge costs beside a bare fsync on the same disk: `python -m benchmarks ledger`.
 
-Prints medians in milliseconds, of wall clock and CPU, for a new ledger and for one with a long
-log, and the time to open each. FOLDER (default: the current one) says which disk.
+`python -m benchmarks.ledger [FOLDER]` prints medians in milliseconds, of wall clock and CPU,
+for a new ledger and for one with a long log, and the time to open each. FOLDER (default: the
+current one) says which disk.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from statistics import median, quantiles
 
+from benchmarks.clock import fsync
+from benchmarks.figures import Figure
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.ledger import Ledger
 
@@ -60,6 +63,24 @@ def lengthen(path: Path) -> None:
             COMMIT;
             """
         )
+
+
+def measure(folder: Path) -> Iterator[Figure]:
+    """A charge to a new ledger and to one with a long log."""
+    path = folder / "a.ledger"
+    with Ledger.open(path) as ledger:
+        ledger.grant("alice", dataset="adult", epsilon=1e6)
+    for name in ("a new ledger", f"one of {LONG:,} entries"):
+        with Ledger.open(path, create=False) as ledger:
+
+            def charge(ledger: Ledger = ledger) -> None:
+                ledger.charge("alice", "adult", EVENT, statement=STATEMENT)
+
+            bare = 1e3 * fsync(folder)
+            wall, cpu = timed(charge, ROUNDS)
+            yield Figure(f"a charge to {name}, wall", median(wall), "ms", bare, "ms bare fsync")
+            yield Figure(f"a charge to {name}, CPU", median(cpu), "ms")
+        lengthen(path)
 
 
 def main(folder: Path) -> None:

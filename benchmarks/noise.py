@@ -1,16 +1,18 @@
-"""Noise: draws a second beside OpenDP's, the cost of small draws, and whether time tells size.
+"""Draws of noise beside OpenDP's, and whether time tells size: `python -m benchmarks noise`.
 
-Run `python benchmarks/noise.py`. Compare ratios, not seconds: machines differ.
+All of it: `python -m benchmarks.noise`. Compare ratios, not seconds: machines differ.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 
+from benchmarks.figures import Figure
 from dpsql.curator import noise
 
 MILLION = 1_000_000
@@ -41,6 +43,25 @@ def opendp_rate(kind: str, spread: float, size: int = 20_000) -> float | None:
         measure = dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=spread)
     zeros = [0] * size
     return size / seconds(lambda: measure(zeros))
+
+
+def measure(folder: Path) -> Iterator[Figure]:
+    """A million draws, one draw, and the rank correlation of time and size."""
+    del folder
+    for kind, spread in (("gaussian", 10.0), ("laplace", 10.0)):
+        exact = Fraction(spread)
+        if kind == "gaussian":
+            taken = seconds(lambda v=exact**2: noise.gaussian(v, MILLION))
+        else:
+            taken = seconds(lambda b=exact: noise.laplace(b, MILLION))
+        theirs = opendp_rate(kind, spread)
+        other = MILLION / theirs if theirs else None
+        yield Figure(f"a million draws, {kind} {spread:g}, CPU", taken, "s", other, "s OpenDP", 3)
+    yield Figure("one draw, wall", float(np.median(latencies(Fraction(100), 1)[0])) / 1e3, "us")
+    times, sizes = latencies(Fraction(100), 1)
+    shuffled = np.random.default_rng().permutation(ANSWERS)  # ties in random order
+    rank = abs(float(np.corrcoef(ranks(times[shuffled]), ranks(sizes[shuffled]))[0, 1]))
+    yield Figure("rank correlation of the time and the size of a draw", rank, "", target=0.05)
 
 
 def throughput() -> None:

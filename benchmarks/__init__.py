@@ -1,0 +1,1 @@
+"""Speed and accuracy beside plain DuckDB and beside theory: `python -m benchmarks`."""

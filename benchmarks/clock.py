@@ -1,0 +1,75 @@
+"""Processor time and wall time: of a call, and of a whole process.
+
+Medians of processor time, for the machine may be shared; DuckDB's threads are counted.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+PAGES = bytes(8240)  # two pages of SQLite's log and their headers, as a charge writes
+
+
+def timed(work: Callable[[], object]) -> tuple[float, float]:
+    """Processor and wall seconds of one call."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    return time.process_time() - cpu, time.perf_counter() - wall
+
+
+def medians(works: Sequence[Callable[[], object]]) -> tuple[float, float]:
+    """Median processor and wall seconds of the calls."""
+    found = [timed(work) for work in works]
+    return median(cpu for cpu, _ in found), median(wall for _, wall in found)
+
+
+def child(command: Sequence[str], folder: Path) -> tuple[float, float]:
+    """Processor seconds and peak megabytes of a whole process, which must succeed.
+
+    Modules are compiled once, into `folder`, as an installation has them compiled.
+    """
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**kept, "PYTHONPYCACHEPREFIX": str(folder / "compiled")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{command} ended with {process.returncode}")
+    kilobytes = used.ru_maxrss / (1024 if sys.platform == "darwin" else 1)
+    return used.ru_utime + used.ru_stime, kilobytes / 1024
+
+
+def children(commands: Sequence[Sequence[str]], folder: Path, rounds: int = 9) -> list[float]:
+    """Median processor seconds of each command, all run in turn a few times."""
+    for command in commands:
+        child(command, folder)
+    found = [[child(command, folder)[0] for command in commands] for _ in range(rounds)]
+    return [median(times) for times in zip(*found, strict=True)]
+
+
+def fsync(folder: Path, rounds: int = 200) -> float:
+    """Median wall seconds of writing two pages down to the disk that holds `folder`."""
+    synchronise = getattr(os, "fdatasync", os.fsync)  # SQLite calls the same
+    path = folder / "bare"
+    handle = os.open(path, os.O_CREAT | os.O_WRONLY)
+    try:
+
+        def write() -> None:
+            os.write(handle, PAGES)
+            synchronise(handle)
+
+        return medians([write] * rounds)[1]
+    finally:
+        os.close(handle)
+        path.unlink()
