@@ -14,13 +14,12 @@ at most exp((a-1) a rho_j) by the definition of zCDP, so M is a supermartingale 
 Stop before the first j at which sum rho_i would exceed rho: the sum is at most rho on every path,
 so E_Q[(dP/dQ)^a] <= exp(a(a-1) rho) E_Q[M] <= exp(a(a-1) rho), for every a at once. The stopped
 transcript is therefore rho-zCDP, as if the prices had been fixed beforehand (Feldman and Zrnic
-2021, arXiv:2008.11193, Thm 3.1 and 4.3; Whitehouse et al. 2023, arXiv:2203.05481, who treat
-(epsilon, delta) directly). It is then (epsilon, delta)-DP by the conversion that made the grant's
-rho, which was rounded down.
+2021, arXiv:2008.11193; Whitehouse et al. 2023, arXiv:2203.05481). The conversion that made the
+grant's rho, which was rounded down, then makes it (epsilon, delta)-private.
 
 Pure grants (delta = 0), in epsilon. On every transcript log dP/dQ = sum_j log dP_j/dQ_j, each term
 at most epsilon_j; the rule keeps the sum at most epsilon on every path. Basic composition needs no
-expectation, and so holds for adaptive prices (Rogers et al. 2016, arXiv:1605.08294, Sec. 3).
+expectation, and so holds for adaptive prices (Rogers et al. 2016, arXiv:1605.08294).
 
 Both sums are kept at all times, so that a grant may be replaced by one of the other kind: what was
 spent counts in full, in the new kind's own terms. The decision reads prices and grants alone,

@@ -15,8 +15,8 @@ What is taken care of here:
   drop the locks.
 - A file that is moved, replaced or deleted under an open connection is noticed, not written to.
 - A new ledger appears whole: it is made under another name, then linked to its own.
-- Checkpoints are never back to back: SQLite before 3.51.3 can lose transactions when a second one
-  runs while a writer starts the log anew (sqlite.org/wal.html, "the WAL-reset bug").
+- Checkpoints are kept apart: SQLite before 3.51.3 can lose transactions when a second one follows
+  at once while a writer starts the log anew (sqlite.org/wal.html, "the WAL-reset bug").
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class SqliteBook:
         if not text or "\0" in text:
             raise LedgerError(f"{text!r} is not the name of a ledger file")
         self.path = os.path.realpath(text)
+        self.name = os.path.basename(self.path)
         self._patience = patience
         self._lock = threading.RLock()
         self._process = os.getpid()
@@ -66,10 +67,14 @@ class SqliteBook:
         self._closed = False
         with _forking:
             _books.add(self)
-        with self._lock:
-            if create and not os.path.lexists(self.path):
-                self._make()
-        self.read(lambda page: None)
+        try:
+            with self._lock:
+                if create and not os.path.lexists(self.path):
+                    self._make()
+            self.read(lambda page: None)
+        except BaseException:
+            self.close()
+            raise
 
     def read(self, question: Callable[[Page], T]) -> T:
         return self._run("BEGIN", question)
@@ -91,9 +96,9 @@ class SqliteBook:
                         return self._attempt(begin, work)
                     except sqlite3.Error as error:
                         if not _busy(error) or not time.monotonic() < deadline:
-                            raise LedgerError(_complaint(self.path, error)) from None
+                            raise LedgerError(_complaint(self.name, error)) from None
                     except (UnicodeDecodeError, OverflowError):
-                        raise damaged(self.path) from None
+                        raise damaged(self.name) from None
                     time.sleep(PAUSE)
             except BaseException:
                 self._settle()  # again: an interrupt may have cut the first short
@@ -104,7 +109,7 @@ class SqliteBook:
         try:
             connection.execute(begin)
             self._check_files()
-            page = SqlitePage(connection, self.path)
+            page = SqlitePage(connection, self.name)
             value = work(page)
             connection.execute("COMMIT")
         except BaseException:
@@ -118,10 +123,10 @@ class SqliteBook:
     def _ready(self) -> sqlite3.Connection:
         """The connection of this process, with no transaction open."""
         if self._closed:
-            raise LedgerError(f"{self.path}: the ledger is closed")
+            raise LedgerError(f"{self.name}: the ledger is closed")
         if os.getpid() != self._process:
             raise LedgerError(
-                f"{self.path}: this process was forked, not by Python, while the ledger was open;"
+                f"{self.name}: this process was forked, not by Python, while the ledger was open;"
                 " open the ledger after the fork"
             )
         if self._connection is not None and self._connection.in_transaction:
@@ -148,16 +153,16 @@ class SqliteBook:
 
     def _connect(self) -> sqlite3.Connection:
         if os.path.isdir(self.path):
-            raise LedgerError(f"{self.path} is a folder, not a ledger")
+            raise LedgerError(f"{self.name} is a folder, not a ledger")
         if not os.path.lexists(self.path):
             raise LedgerError(
-                f"there is no ledger {self.path}; a first grant makes one:"
+                f"there is no ledger {self.name}; a first grant makes one:"
                 " dpsql budget grant DB USER --epsilon E"
             )
         connection = _open(self.path)
         try:
             _check_stamp(connection, self.path)
-            _set_up(connection, self.path)
+            _set_up(connection, self.name)
         except BaseException:
             connection.close()
             raise
@@ -179,7 +184,7 @@ class SqliteBook:
         """Raises LedgerError if SQLite writes to files that others do not see."""
         if self._identity() != self._files:
             raise LedgerError(
-                f"{self.path}: the ledger, its -wal or its -shm was moved, replaced or deleted"
+                f"{self.name}: the ledger, its -wal or its -shm was moved, replaced or deleted"
                 " while it was open; nothing is answered until it is opened again"
             )
 
@@ -196,15 +201,15 @@ class SqliteBook:
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(draft + suffix)
         except OSError as error:
-            raise LedgerError(f"{self.path}: the ledger cannot be made: {error.strerror}") from None
+            raise LedgerError(f"{self.name}: the ledger cannot be made: {error.strerror}") from None
         except sqlite3.Error as error:
-            raise LedgerError(_complaint(self.path, error)) from None
+            raise LedgerError(_complaint(self.name, error)) from None
 
 
 def _open(path: str) -> sqlite3.Connection:
     """A connection to the existing file `path`, which it never makes."""
     return sqlite3.connect(
-        f"file:{urllib.parse.quote(path)}?mode=rw",
+        f"file:{urllib.parse.quote(os.fsencode(path))}?mode=rw",
         uri=True,
         timeout=STEP,
         isolation_level=None,
@@ -214,30 +219,31 @@ def _open(path: str) -> sqlite3.Connection:
 
 def _check_stamp(connection: sqlite3.Connection, path: str) -> None:
     """Raises LedgerError unless the file is a ledger of a format that is known here."""
+    name = os.path.basename(path)
     application = _pragma(connection, "application_id")
     form = _pragma(connection, "user_version")
     if application == 0 and _pragma(connection, "page_count") == 0:
-        raise LedgerError(f"{path} is empty, not a ledger: was it truncated? {REMEDY}")
+        raise LedgerError(f"{name} is empty, not a ledger: was it truncated? {REMEDY}")
     if application != APPLICATION:
-        raise LedgerError(f"{path} is a database of something else, not a ledger")
+        raise LedgerError(f"{name} is a database of something else, not a ledger")
     if not isinstance(form, int) or form < 1:
-        raise damaged(path)
+        raise damaged(name)
     if form > FORMAT:
         raise LedgerError(
-            f"{path}: the ledger has format {form}, and this dpsql reads up to {FORMAT}:"
+            f"{name}: the ledger has format {form}, and this dpsql reads up to {FORMAT}:"
             " it was written by a newer one; upgrade dpsql"
         )
     whole_pages = os.stat(path).st_size % PAGE == 0
     if stamp(connection) != form or not whole_pages:
-        raise damaged(path)
+        raise damaged(name)
 
 
-def _set_up(connection: sqlite3.Connection, path: str) -> None:
+def _set_up(connection: sqlite3.Connection, name: str) -> None:
     if _pragma(connection, "journal_mode") != "wal" and (
         _pragma(connection, "journal_mode = WAL") != "wal"
     ):
         raise LedgerError(
-            f"{path}: the ledger must lie on a local disk; this file system cannot share memory"
+            f"{name}: the ledger must lie on a local disk; this file system cannot share memory"
         )
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA fullfsync = ON")  # macOS: through the disk's own cache
@@ -295,12 +301,12 @@ def _busy(error: sqlite3.Error) -> bool:
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def _complaint(path: str, error: sqlite3.Error) -> str:
+def _complaint(name: str, error: sqlite3.Error) -> str:
     """What went wrong, in our words."""
-    name = getattr(error, "sqlite_errorname", "")
-    aside = f" ({name})" if name else ""
+    symbol = getattr(error, "sqlite_errorname", "")
+    aside = f" ({symbol})" if symbol else ""
     if isinstance(error, sqlite3.ProgrammingError):
-        return f"{path}: the ledger was closed in the midst of this"
+        return f"{name}: the ledger was closed in the midst of this"
     match _code(error):
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             what = "the ledger is busy: another process holds it; try again"
@@ -315,8 +321,8 @@ def _complaint(path: str, error: sqlite3.Error) -> str:
         case sqlite3.SQLITE_NOTADB:
             what = "this file is not a ledger"
         case _:
-            return f"{damaged(path)}{aside}"
-    return f"{path}: {what}{aside}"
+            return f"{damaged(name)}{aside}"
+    return f"{name}: {what}{aside}"
 
 
 _books: weakref.WeakSet[SqliteBook] = weakref.WeakSet()

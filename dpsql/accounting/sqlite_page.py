@@ -53,9 +53,9 @@ ENTRY = (
 )
 
 
-def damaged(path: str) -> LedgerError:
+def damaged(name: str) -> LedgerError:
     """The error for a file that holds what no ledger writes."""
-    return LedgerError(f"{path}: the ledger is damaged; {REMEDY}")
+    return LedgerError(f"{name}: the ledger is damaged; {REMEDY}")
 
 
 def stamp(connection: sqlite3.Connection) -> object:
@@ -67,9 +67,9 @@ def stamp(connection: sqlite3.Connection) -> object:
 class SqlitePage:
     """A Page within an open transaction of `connection`."""
 
-    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
         self._connection = connection
-        self._path = path
+        self._name = name
         self.appended = 0
 
     def purse(self, user: str, dataset: str) -> Purse | None:
@@ -83,14 +83,14 @@ class SqlitePage:
         self, after: int, most: int, user: str | None, dataset: str | None
     ) -> Sequence[Entry]:
         rows = self._rows(
-            f"{ENTRY} WHERE seq > ?1 AND (?3 IS NULL OR user = ?3)"
-            " AND (?4 IS NULL OR dataset = ?4) ORDER BY seq LIMIT ?2",
-            (after, most, user, dataset),
+            f"{ENTRY} WHERE seq > ? AND user = coalesce(?, user) AND dataset = coalesce(?, dataset)"
+            " ORDER BY seq LIMIT ?",
+            (after, user, dataset, most),
         )
         found = [self._read(_entry, row) for row in rows]
         for entry in found:  # in a damaged tree the order may lie, and a reader go in circles
             if not entry.seq > after:
-                raise damaged(self._path)
+                raise damaged(self._name)
             after = entry.seq
         return found
 
@@ -134,7 +134,7 @@ class SqlitePage:
         try:
             return reader(row)
         except (TypeError, ValueError):
-            raise damaged(self._path) from None
+            raise damaged(self._name) from None
 
 
 def _terms(grant: Grant | None) -> tuple[float | int | None, ...]:

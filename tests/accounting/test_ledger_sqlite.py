@@ -1,6 +1,7 @@
 """The book in an SQLite file: what it promises beyond the suite of all books."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import sqlite3
@@ -12,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from dpsql.accounting.book import Page
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.ledger import Ledger
 from dpsql.accounting.sqlite_book import APPLICATION, CHECKPOINT, SqliteBook
-from dpsql.errors import BudgetExceeded, NoGrant
+from dpsql.errors import BudgetExceeded, LedgerError, NoGrant
 
 EVENT = Gaussian(1, Fraction(500))
 VAST = Gaussian(2**62, Fraction(1))
@@ -233,6 +235,9 @@ def test_names_are_never_read_as_sql_or_urls(tmp_path: Path) -> None:
             ledger.grant(name, dataset=name, epsilon=1)
             assert [purse.grant.user for purse in ledger.purses()] == [name]
         assert (tmp_path / name).is_file()
+    odd = os.fsdecode(b"\xff.ledger")
+    with Ledger.open(tmp_path / odd) as ledger:
+        assert ledger.dump() == []
 
 
 def test_a_ledger_is_found_again_after_the_folder_changes(
@@ -246,6 +251,21 @@ def test_a_ledger_is_found_again_after_the_folder_changes(
     os.symlink(tmp_path / "a.ledger", tmp_path / "link")
     with Ledger.open(tmp_path / "link", create=False) as ledger:
         assert len(ledger.dump()) == 3
+
+
+def test_a_charge_in_the_midst_of_another_stands_and_the_other_does_not(book: SqliteBook) -> None:
+    ledger = Ledger(book)
+
+    def change(page: Page) -> None:
+        purse = page.purse("alice", "adult")
+        assert purse is not None
+        page.put(dataclasses.replace(purse, grant=None))
+        pay(ledger)  # as a signal's handler might
+
+    with pytest.raises(LedgerError, match="was closed in the midst of this"):
+        book.write(change)
+    assert ledger.balance("alice", "adult").spent_rho == EVENT.rho
+    assert len(ledger.dump()) == 3
 
 
 def test_a_dump_is_lines_of_json(book: SqliteBook) -> None:

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from fractions import Fraction
 from types import FrameType
@@ -36,7 +37,9 @@ def say(text: str) -> None:
 
 def child(work: Callable[..., None], *arguments: object) -> int:
     """The id of a forked process that does `work` and ends."""
-    pid = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of threads
+        pid = os.fork()
     if pid == 0:
         status = 1
         signal.alarm(60)  # no child outlives a trial that fails
