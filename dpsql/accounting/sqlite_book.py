@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import sqlite3
 import threading
 import time
@@ -190,7 +189,7 @@ class SqliteBook:
 
     def _make(self) -> None:
         """Make an empty ledger, unless another process is quicker."""
-        draft = f"{self.path}.{secrets.token_hex(8)}.new"
+        draft = f"{self.path}.{os.urandom(8).hex()}.new"
         try:
             os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             try:
@@ -267,7 +266,7 @@ def _fill(path: str) -> None:
         )
         connection.execute(
             "INSERT INTO meta (one, format, ledger) VALUES (1, ?, ?)",
-            (FORMAT, secrets.token_hex(16)),
+            (FORMAT, os.urandom(16).hex()),
         )
         connection.execute("COMMIT")
         _pragma(connection, "wal_checkpoint(TRUNCATE)")
