@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
+from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -43,7 +47,7 @@ def _run(given: list[str]) -> int:
 
     run = Run()
     try:
-        with root.make_context("dpsql", given, obj=run) as context:
+        with _listening(run), root.make_context("dpsql", given, obj=run) as context:
             root.invoke(context)
         return run.code
     except click.exceptions.Exit as done:
@@ -58,7 +62,26 @@ def _run(given: list[str]) -> int:
     except BrokenPipeError:
         raise
     except (Exception, KeyboardInterrupt) as error:
-        return _report(error, given, run)
+        return _report(KeyboardInterrupt() if run.interrupted else error, given, run)
+
+
+@contextmanager
+def _listening(run: Run) -> Iterator[None]:
+    """Remember Ctrl-C in `run`: a library may turn the KeyboardInterrupt into an error."""
+
+    def press(number: int, frame: FrameType | None) -> None:
+        run.interrupted = True
+        signal.default_int_handler(number, frame)
+
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not usual or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, press)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _report(error: BaseException, given: list[str], run: Run) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,10 +64,19 @@ class Run:
     session: Session | None = None
     owner: bool = False
     code: int = 0
+    asking: bool = False
+    interrupted: bool = False  # Ctrl-C was pressed, whatever error a library made of it
+
+    @contextmanager
+    def statement(self) -> Iterator[None]:
+        """While a statement is answered and shown; an error in it leaves it `asking`."""
+        self.asking = True
+        yield
+        self.asking = False
 
     def charged(self) -> Cost | None:
-        """What the statement that was running took from the purse."""
-        return None if self.session is None else self.session.last_charge
+        """What the statement that went wrong took from the purse."""
+        return self.session.last_charge if self.session and self.asking else None
 
 
 class Root(click.Group):

@@ -141,8 +141,9 @@ def _answer(session: Session, run: Run, who: list[str], sql: str, **settings: An
 
     _command("query", NAME, sql, *who, *_options(settings))
     try:
-        release = session.answer(sql, **settings)
-        show(release, "table", settings.get("intervals", False), None, run)
+        with run.statement():
+            release = session.answer(sql, **settings)
+            show(release, "table", settings.get("intervals", False), None, run)
     except Refused as error:
         _say(faults.refusal(error, None))
     _say("")

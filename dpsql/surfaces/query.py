@@ -84,10 +84,9 @@ def query(
         raise click.UsageError("parquet needs a file: add -o FILE")
     target = None if output is None else Target(output)
     try:
-        with opened(run, db, schemas, user, ledger, chosen(settings)) as session:
+        with opened(run, db, schemas, user, ledger, chosen(settings)) as session, run.statement():
             release = session.answer(sql)
-            intervals = session.settings.intervals
-        show(release, form, intervals, target, run)
+            show(release, form, session.settings.intervals, target, run)
     finally:
         if target is not None:
             target.discard()

@@ -100,18 +100,15 @@ class Shell:
                     return
             except EOFError:
                 return
-            except KeyboardInterrupt as error:
-                if self._typed or self._session.last_charge is None:
-                    self._typed = ""
-                else:
-                    faults.report(error, as_json=False, charged=self._session.last_charge)
             except BrokenPipeError:
                 raise
-            except Exception as error:
-                self._typed = ""
-                faults.report(
-                    error, as_json=self._form == "json", charged=self._session.last_charge
-                )
+            except (Exception, KeyboardInterrupt) as error:
+                run, self._typed = self._run, ""
+                if run.asking or not isinstance(error, KeyboardInterrupt):
+                    found = KeyboardInterrupt() if run.interrupted else error
+                    as_json = self._form == "json"
+                    faults.report(found, as_json=as_json, charged=run.charged())
+                run.asking = run.interrupted = False
 
     def _take(self, line: str) -> bool:
         """Add a line to what was typed and answer what it ends; False to leave."""
@@ -132,8 +129,9 @@ class Shell:
     def _answer(self, sql: str) -> None:
         from dpsql.surfaces.query import show
 
-        release = self._session.answer(sql.strip())
-        show(release, self._form, self._session.settings.intervals, None, self._run)
+        with self._run.statement():
+            release = self._session.answer(sql.strip())
+            show(release, self._form, self._session.settings.intervals, None, self._run)
 
     def _command(self, words: str) -> None:
         name, _, rest = words.partition(" ")
