@@ -1,0 +1,74 @@
+"""Every example runs, and prints what its first lines promise, numbers aside."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dpsql.accounting.ledger import Ledger
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def run(command: list[str], folder: Path, given: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=folder, input=given, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def promised(example: Path) -> str:
+    """The indented block that ends the example's docstring."""
+    text = ast.get_docstring(ast.parse(example.read_text(encoding="utf-8"))) or ""
+    return textwrap.dedent(text.rpartition("\n\n")[2])
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 6
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_prints_what_it_promises(
+    example: Path, tmp_path: Path, shape: Callable[[str], list[str]]
+) -> None:
+    done = run([sys.executable, "-W", "error", str(example)], tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert shape(done.stdout) == shape(promised(example))
+    assert not list(tmp_path.iterdir()), "an example leaves nothing behind"
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_asks_one_question_in_its_first_line(example: Path) -> None:
+    text = example.read_text(encoding="utf-8")
+    assert "?" in text[:200].splitlines()[0]
+    assert len(text.splitlines()) <= 80
+
+
+def test_the_report_is_answered_statement_by_statement(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "examples/data/adult.parquet", tmp_path)
+    shutil.copy(ROOT / "schemas/adult.toml", tmp_path)
+    with Ledger.open(tmp_path / "adult.ledger") as ledger:
+        ledger.grant("alice", dataset="adult", epsilon=1)
+    command = [sys.executable, "-m", "dpsql", "shell", "adult.parquet", "-u", "alice"]
+    report = (ROOT / "examples/report.sql").read_text(encoding="utf-8")
+    done = run([*command, "--format", "csv"], tmp_path, report)
+    assert (done.returncode, done.stderr) == (0, "")
+    headers = [line for line in done.stdout.splitlines() if not line[-1:].isdigit()]
+    assert [h for h in headers if "," in h] == [
+        "name,value",
+        "sex,n",
+        "age_from,share",
+        "workclass,hours",
+        "dataset,granted,spent,left,delta,rho_granted,rho_left",
+    ]
+    with Ledger.open(tmp_path / "adult.ledger") as ledger:
+        paid = [entry.statement for entry in ledger.log() if entry.kind == "charge"]
+    assert len(paid) == 3
+    assert all(statement.lstrip().startswith(("SELECT", "--")) for statement in paid)
