@@ -8,6 +8,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import click
 import duckdb
 import pytest
 
@@ -391,12 +394,13 @@ def test_help_needs_click_alone() -> None:
         assert later not in shown
 
 
-@pytest.mark.parametrize(
-    "words",
-    ["", "demo", "query", "explain", "shell", "schema", "schema show", "schema infer",
-     "schema check", "schema json-schema", "budget", "budget grant", "budget revoke",
-     "budget show", "budget log"],
-)  # fmt: skip
+COMMANDS = [
+    "demo", "query", "explain", "shell", "schema", "schema show", "schema infer", "schema check",
+    "schema json-schema", "budget", "budget grant", "budget revoke", "budget show", "budget log",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", ["", *COMMANDS])
 def test_every_command_has_help(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     for option in ("-h", "--help"):
         assert main([*words.split(), option]) == 0
@@ -411,3 +415,26 @@ def test_the_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) ->
 
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"dpsql {version('dpsql')}\n"
+
+
+def _examples(text: str) -> Iterator[list[str]]:
+    """The commands that a help text shows, as the shell would pass them."""
+    for line in text.splitlines():
+        found = re.search(r"(?:^|\| )\s*dpsql (.*)", line.strip())
+        if found and not line.startswith("Usage"):
+            yield shlex.split(re.split(r"\s{3,}|\s[<>]\s", found.group(1))[0])
+
+
+def test_every_example_of_the_help_is_a_command_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examples: list[list[str]] = []
+    for words in ("", *COMMANDS):
+        assert main([*words.split(), "-h"]) == 0
+        examples += _examples(capsys.readouterr().out)
+    assert len(examples) >= 20
+    ran: list[str | None] = []
+    monkeypatch.setattr(click.Command, "invoke", lambda self, context: ran.append(self.name))
+    for example in examples:
+        assert main(example) == 0, example
+    assert {"query", "grant", "infer", "check", "demo"} <= set(ran)

@@ -222,7 +222,8 @@ def test_the_python_interface_answers(town: Path) -> None:
 
 
 def test_pandas_reads_sql_from_a_connection(town: Path) -> None:
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     with dpsql.connect("people.duckdb") as connection, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # pandas would rather have SQLAlchemy
         frame = pandas.read_sql(GROUPED, connection)

@@ -63,21 +63,18 @@ def test_an_answer_without_rows_keeps_its_types(tmp_path: Path) -> None:
 
 
 def test_a_data_frame_has_the_values() -> None:
-    pytest.importorskip("pandas")
     frame = frames.df(PAGE)
     assert list(frame.columns) == ["i", "I_1", 'te"xt', "x", "day", "d", "b", "at"]
     assert frame["x"][0] == 0.1 + 0.2 and frame["i"].isna().tolist() == [False, True, False]
 
 
 def test_an_arrow_table_has_the_values() -> None:
-    pytest.importorskip("pyarrow")
     table = frames.arrow(PAGE)
     assert table.num_rows == 3
     assert table.column("d").to_pylist() == [Decimal("1.500"), None, None]
 
 
 def test_a_polars_frame_has_the_values() -> None:
-    pytest.importorskip("polars")
     assert frames.pl(PAGE)["b"].to_list() == [True, None, False]
 
 
