@@ -55,7 +55,7 @@ _WORDS: Final = (
     ("unique file handle conflict", Trouble.IN_USE),
     ("already attached", Trouble.IN_USE),
     ("different configuration", Trouble.IN_USE),
-    ("database file with version number", Trouble.VERSION),
+    ("version number", Trouble.VERSION),
     ("newer version of duckdb", Trouble.VERSION),
     ("replaying wal", Trouble.LOG),
     ("wal does not match", Trouble.LOG),

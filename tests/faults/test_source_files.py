@@ -1,0 +1,422 @@
+"""Broken, locked, missing and moved files: each has an error of ours that says what would do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sqlite3
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from dpsql.curator.engines import DuckDBEngine
+from dpsql.curator.sealed import unseal
+from dpsql.errors import SourceError
+from dpsql.schema import Column, Dataset, Kind, Neighbours, Source, Unit
+
+AGE = Column("age", Kind.INTEGER, minimum=0, maximum=9)
+ENGINE_WORDS = ("Error:", "duckdb.org", "Exception", "LINE 1", "checksum", "PID", "/tmp", "__dpsql")
+
+
+def declared(**source: str) -> Dataset:
+    where = Source(**source) if source else Source(table="t")
+    return Dataset("d", (AGE,), Neighbours.ADD_REMOVE, Unit(), where)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "private place" / "clinic's ü.duckdb"
+    path.parent.mkdir()
+    with duckdb.connect(str(path)) as made:
+        made.execute("CREATE TABLE t AS SELECT i % 10 AS age, i AS id FROM range(100_000) r(i)")
+    return path
+
+
+def refusal(path: Path, dataset: Dataset | None = None) -> str:
+    """The message with which an engine refuses to open; it holds nothing of the engine's own."""
+    with pytest.raises(SourceError) as caught:
+        DuckDBEngine(path, dataset or declared())
+    return checked(caught.value)
+
+
+def checked(error: BaseException) -> str:
+    said = str(error)
+    assert not any(word in said for word in ENGINE_WORDS), said
+    assert "private place" not in said
+    assert error.__cause__ is None and (error.__context__ is None or error.__suppress_context__)
+    told = "".join(traceback.format_exception(error))
+    assert "_duckdb" not in told
+    return said
+
+
+def total(engine: DuckDBEngine) -> int:
+    return int(unseal(engine.counts(())).counts[0])
+
+
+def test_a_missing_file(database: Path) -> None:
+    assert "none.duckdb does not exist" in refusal(database.with_name("none.duckdb"))
+    assert "does not exist" in refusal(database / "below" / "x.duckdb")
+    assert not database.with_name("none.duckdb").exists()
+    for name in ("none.parquet", "none.csv"):
+        assert f"{name} does not exist" in refusal(database.with_name(name))
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b"])
+def test_a_name_that_no_file_can_have(database: Path, name: str) -> None:
+    assert "refuses its name" in refusal(database.with_name(name))
+
+
+def test_a_folder(database: Path) -> None:
+    assert "is a folder" in refusal(database.parent.parent / "private place" / "..")
+    folder = database.parent / "x.parquet"
+    folder.mkdir()
+    assert "is a folder" in refusal(folder)
+
+
+def test_a_pipe_is_not_waited_for(database: Path) -> None:
+    pipe = database.with_name("pipe.csv")
+    os.mkfifo(pipe)
+    assert "not a regular file" in refusal(pipe)
+
+
+@contextlib.contextmanager
+def unprivileged() -> Iterator[None]:
+    """As a user whom permissions bind, if this is the superuser."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("name", ["a.duckdb", "a.parquet", "a.csv"])
+def test_a_file_or_folder_without_permission(name: str) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        folder, shut = Path(place), Path(place) / "shut"
+        shut.mkdir()
+        for path in (folder / name, shut / name):
+            path.write_text("age\n1\n")
+        folder.chmod(0o755)
+        (folder / name).chmod(0)
+        shut.chmod(0)
+        with unprivileged():
+            said = refusal(folder / name), refusal(shut / name)
+        shut.chmod(0o700)
+    assert "may not be read by this user" in said[0]
+    assert "may not be entered by this user" in said[1]
+
+
+def test_a_database_that_another_process_writes(database: Path) -> None:
+    write = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print(1, flush=True); input()"
+    command = [sys.executable, "-c", write, str(database)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        said = refusal(database)
+        writer.communicate(b"\n")
+    assert "locked: another process is writing" in said
+    engine = DuckDBEngine(database, declared())
+    engine.close()
+
+
+def test_a_database_that_this_process_has_open_for_writing(database: Path) -> None:
+    with duckdb.connect(str(database)):
+        said = refusal(database)
+    assert "already has" in said and "close that connection" in said and "another process" in said
+
+
+CONTENTS = {
+    "empty": b"",
+    "text": b"age\n1\n2\n" * 2000,
+    "zeros": bytes(20_000),
+}
+
+
+@pytest.mark.parametrize("kind", CONTENTS)
+def test_a_file_that_is_no_database(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "x.duckdb"
+    path.write_bytes(CONTENTS[kind])
+    assert "is not a DuckDB database" in refusal(path)
+
+
+def test_a_database_of_sqlite(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    made = sqlite3.connect(path)
+    made.execute("CREATE TABLE t (age INTEGER)")
+    made.commit()
+    made.close()
+    assert "is not a DuckDB database" in refusal(path)
+
+
+@pytest.mark.parametrize("share", [0.005, 0.01, 0.1, 0.5])
+def test_a_database_cut_short(database: Path, share: float) -> None:
+    content = database.read_bytes()
+    database.write_bytes(content[: int(len(content) * share)])
+    assert "is damaged" in refusal(database) or share < 0.008
+
+
+def test_a_damaged_header(database: Path) -> None:
+    content = bytearray(database.read_bytes())
+    content[20:40] = b"x" * 20
+    database.write_bytes(content)
+    assert "is damaged" in refusal(database)
+
+
+def test_damage_that_shows_only_when_rows_are_read(database: Path) -> None:
+    content = database.read_bytes()
+    path = database.with_name("torn.duckdb")
+    told: list[str] = []
+    for first in range(12_288, len(content), 262_144):
+        torn = bytearray(content)
+        torn[first + 20_000 : first + 21_000] = bytes(b ^ 0x5A for b in torn[first : first + 1000])
+        path.write_bytes(torn)
+        try:
+            engine = DuckDBEngine(path, declared())
+        except SourceError as error:
+            told.append("opening: " + checked(error))
+            continue
+        try:
+            assert total(engine) == 100_000
+        except SourceError as error:
+            told.append("counting: " + checked(error))
+        finally:
+            engine.close()
+    assert told and all("is damaged" in said for said in told)
+    assert any(said.startswith("counting") for said in told)
+
+
+def _newer(content: bytes, version: int) -> bytes:
+    """A database whose header names another storage version, with the checksum that it needs."""
+    body = content[8:12] + struct.pack("<Q", version) + content[20:4096]
+    total = 5381
+    for (word,) in struct.iter_unpack("<Q", body):
+        total ^= word * 0xBF58476D1CE4E5B9 & 2**64 - 1
+    return struct.pack("<Q", total) + body + content[4096:]
+
+
+@pytest.mark.parametrize("version", [70, 200, 5000])
+def test_a_database_of_a_newer_duckdb(database: Path, version: int) -> None:
+    database.write_bytes(_newer(database.read_bytes(), version))
+    said = refusal(database)
+    assert "newer" in said and "pip install --upgrade duckdb" in said
+
+
+def test_a_log_of_another_database(database: Path) -> None:
+    other = database.with_name("other.duckdb")
+    leave = (
+        "import duckdb, os, sys; c = duckdb.connect(sys.argv[1]);"
+        "c.execute('CREATE TABLE t AS SELECT 1 AS age, 2 AS b'); c.execute('CHECKPOINT');"
+        "c.execute('INSERT INTO t VALUES (2, 3)'); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", leave, str(other)], check=True)
+    engine = DuckDBEngine(other, declared())
+    assert total(engine) == 2  # a log of its own is read
+    engine.close()
+    shutil.copy(f"{other}.wal", f"{database}.wal")
+    assert ".wal, the log beside" in refusal(database)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PAR1", b"not parquet" * 100, b"PAR1" + bytes(99) + b"PAR1"]
+)
+def test_a_file_that_is_not_parquet(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.parquet"
+    path.write_bytes(content)
+    assert "is not a Parquet file" in refusal(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"age,b\n1,2\n3\n4,5,6,7\n" * 9, b"\xff\xfe\x00age\n"])
+def test_a_file_that_is_not_csv(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(content)
+    said = refusal(path)
+    assert "cannot be read as CSV" in said or "lacks the declared column" in said
+
+
+def test_a_table_that_is_not_there_is_not_named(database: Path) -> None:
+    said = refusal(database, declared(table="secret_table"))
+    assert "lacks the table" in said and "secret_table" not in said
+
+
+def test_all_missing_columns_at_once(database: Path) -> None:
+    columns = tuple(Column(name, Kind.BOOLEAN) for name in ("a", "b"))
+    missing = Dataset("d", (AGE, *columns), Neighbours.ADD_REMOVE, Unit(), Source(table="t"))
+    assert "lacks the declared columns a, b" in refusal(database, missing)
+    unit = Dataset("d", (AGE,), Neighbours.ADD_REMOVE, Unit("who", 2), Source(table="t"))
+    with pytest.raises(SourceError, match="names as its unit"):
+        DuckDBEngine(database, unit, unit_key=bytes(32))
+
+
+QUERIES = {
+    "selec age from t": "fails",
+    "SELECT age FROM nowhere": "lacks",
+    "SELECT nope FROM t": "fails",
+    "SELECT age FROM t; SELECT age FROM t": "one SELECT",
+    "DELETE FROM t": "one SELECT",
+    "CREATE TABLE u AS FROM t": "one SELECT",
+    "SELECT age FROM t WHERE id = ?": "fails",
+    "SELECT * FROM '/etc/passwd'": "lacks",
+    "SELECT * FROM '/etc/passwd.csv'": "database alone",
+    "SELECT * FROM read_csv('/etc/passwd')": "database alone",
+}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_query_that_does_not_run(database: Path, query: str) -> None:
+    assert QUERIES[query] in refusal(database, declared(query=query))
+
+
+def test_a_query_that_fails_on_the_rows_does_not_quote_them(database: Path) -> None:
+    query = (
+        "SELECT CASE WHEN id = 77777 THEN CAST('secret' || id AS BIGINT) ELSE age END AS age FROM t"
+    )
+    engine = DuckDBEngine(database, declared(query=query))
+    with pytest.raises(SourceError, match="under \\[source\\] fails") as caught:
+        engine.counts(("age",))
+    assert "secret" not in checked(caught.value) and "77777" not in checked(caught.value)
+    told = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    assert "secret77777" not in "".join(told.format())
+    engine.close()
+
+
+def test_a_view_that_reads_another_file(database: Path) -> None:
+    other = database.with_name("b.csv")
+    other.write_text("age\n1\n")
+    with duckdb.connect(str(database)) as made:
+        quoted = str(other).replace("'", "''")
+        made.execute(f"CREATE VIEW v AS SELECT * FROM read_csv('{quoted}')")
+    assert "tables of its own database only" in refusal(database, declared(table="v"))
+
+
+def copy_as(database: Path, suffix: str) -> Path:
+    if suffix == ".duckdb":
+        return database
+    path = database.with_suffix(suffix)
+    with duckdb.connect(str(database), read_only=True) as made:
+        made.execute(f"COPY t TO '{str(path).replace(chr(39), chr(39) * 2)}'")
+    return path
+
+
+@pytest.mark.parametrize("counted", [0, 1, 2])
+@pytest.mark.parametrize("suffix", [".duckdb", ".parquet", ".csv"])
+def test_a_file_that_is_replaced_changed_or_gone_while_open(
+    database: Path, suffix: str, counted: int
+) -> None:
+    path = copy_as(database, suffix)
+    engine = DuckDBEngine(path, declared())
+    first = engine.snapshot()
+    for _ in range(counted):
+        assert total(engine) == 100_000
+    spare = path.with_name("spare")
+    shutil.copy2(path, spare)
+    kept = path.with_name("kept")
+    path.rename(kept)
+    with pytest.raises(SourceError, match="is gone") as caught:
+        engine.counts(())
+    checked(caught.value)
+    with pytest.raises(SourceError, match="is gone"):
+        engine.snapshot()
+    spare.rename(path)  # same size, same time, same bytes: another file
+    with pytest.raises(SourceError, match="changed after it was opened: open it again"):
+        engine.counts(())
+    assert engine.snapshot() != first
+    kept.replace(path)
+    assert engine.snapshot() == first and total(engine) == 100_000
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(SourceError, match="changed after"):
+        engine.counts(())
+    engine.close()
+    again = DuckDBEngine(path, declared())
+    assert total(again) == 100_000
+    again.close()
+
+
+def test_a_snapshot_is_the_same_for_all_who_look(database: Path) -> None:
+    one, two = (DuckDBEngine(database, declared()) for _ in range(2))
+    other = DuckDBEngine(database, declared(query="FROM t"))
+    before = one.snapshot()
+    assert before == two.snapshot() != other.snapshot()
+    assert "clinic" not in before
+    for engine in (one, two, other):
+        engine.close()
+    with duckdb.connect(str(database)) as writer:
+        writer.execute("INSERT INTO t VALUES (1, 1)")
+    after = DuckDBEngine(database, declared())
+    assert after.snapshot() != before and total(after) == 100_001
+    after.close()
+
+
+def test_ctrl_c_stops_a_count_at_once(database: Path) -> None:
+    slow = "SELECT age FROM t, range(2_000_000) r(i) WHERE hash(t.id * i) = 1"
+    engine = DuckDBEngine(database, declared(query=slow))
+    for _ in range(3):
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        started = time.monotonic()
+        with pytest.raises(KeyboardInterrupt) as caught:
+            engine.counts(("age",))
+        timer.join()
+        assert time.monotonic() - started < 5
+        assert caught.value.__context__ is None
+    engine.close()
+
+
+def test_another_thread_stops_a_count(database: Path) -> None:
+    slow = "SELECT age FROM t, range(2_000_000) r(i) WHERE hash(t.id * i) = 1"
+    engine = DuckDBEngine(database, declared(query=slow))
+    timer = threading.Timer(0.3, engine.interrupt)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        engine.counts(("age",))
+    timer.join()
+    stopped: list[BaseException] = []
+
+    def count() -> None:
+        try:
+            engine.counts(("age",))
+        except KeyboardInterrupt as error:
+            stopped.append(error)
+
+    worker = threading.Thread(target=count)
+    worker.start()
+    time.sleep(0.3)
+    engine.interrupt()
+    worker.join(10)
+    assert len(stopped) == 1
+    engine.close()
+
+
+def test_an_engine_counts_again_after_it_was_stopped(database: Path) -> None:
+    engine = DuckDBEngine(database, declared())
+    engine.interrupt()
+    assert total(engine) == 100_000
+    for pause in (0.0, 0.001, 0.003, 0.01):
+        timer = threading.Timer(pause, os.kill, (os.getpid(), signal.SIGINT))
+        with contextlib.suppress(KeyboardInterrupt):
+            timer.start()
+            for _ in range(100):
+                engine.counts(("age",))
+                time.sleep(0.001)
+        timer.join()
+        assert total(engine) == 100_000
+    engine.close()
+
+
+def test_no_folder_for_temporary_files(database: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(database.parent / "none"))
+    assert "TMPDIR" in refusal(database)
