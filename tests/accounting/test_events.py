@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import itertools
 import json
 import math
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsql.accounting.convert import epsilon_of
-from dpsql.accounting.events import PICO, Gaussian, Laplace, from_dict
+from dpsql.accounting.events import PICO, Gaussian, Laplace, _shifted, from_dict
 
 ORDERS = [1.0001, 1.01, 1.3, 2.0, 3.5, 8.0, 30.0, 200.0, 3000.0]
 
@@ -94,6 +95,18 @@ def test_one_row_of_laplace_costs_randomised_response(epsilon):
     rho = Laplace(1, 1, 1 / Fraction(epsilon)).rho / PICO
     cost = epsilon * math.tanh(epsilon / 2)
     assert cost * (1 - 1e-14) <= rho <= cost * (1 + 1e-12) + 2e-12
+
+
+@settings(deadline=None)
+@given(st.integers(1, 10**6), st.fractions(Fraction(1, 50), 10**9))
+def test_the_float_of_the_divergence_is_rounded_up(moved, scale):
+    """Against the formula in 80 digits."""
+    with decimal.localcontext(prec=80):
+        y = decimal.Decimal(scale.denominator) / scale.numerator
+        q = (-y).exp()
+        truth = (moved - 2 * q * (1 - q**moved) / (1 - q * q)) * y
+        float_up = decimal.Decimal(_shifted(moved, scale))
+        assert truth <= float_up <= truth + moved * y * decimal.Decimal(2) ** -46
 
 
 @settings(deadline=None)

@@ -277,7 +277,6 @@ print(len(drawn), len(set(drawn)))
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not fork")
 def test_forked_children_and_their_threads_draw_distinct_noise():
     """False alarm: 2806 values, two equal once in 1e8."""
     done = subprocess.run(
@@ -289,3 +288,34 @@ def test_forked_children_and_their_threads_draw_distinct_noise():
     )
     total = 6 + 200 + 4 * 3 * 200
     assert (done.stdout.split(), done.stderr) == ([str(total), str(total)], "")
+
+
+REBORN = """
+import os
+from fractions import Fraction
+from dpsql.curator import noise
+
+os.getpid = lambda: 100  # a grandchild may get the number of a grandparent that is gone
+noise.gaussian(Fraction(2**100), 3)
+read, write = os.pipe()
+if os.fork() == 0:
+    with os.fdopen(write, "w") as out:
+        out.write(" ".join(map(str, noise.gaussian(Fraction(2**100), 50).tolist())))
+    os._exit(0)
+os.close(write)
+with os.fdopen(read) as lines: child = set(map(int, lines.read().split()))
+os.wait()
+print(len(child), len(child & set(noise.gaussian(Fraction(2**100), 50).tolist())))
+"""
+
+
+def test_a_child_with_the_number_of_a_dead_ancestor_draws_its_own_noise():
+    """False alarm: one in 1e11."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", REBORN],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=PACKAGE.parent,
+    )
+    assert (done.stdout.split(), done.stderr) == (["50", "0"], "")
