@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -51,9 +52,9 @@ def measure(folder: Path) -> Iterator[Figure]:
     for kind, spread in (("gaussian", 10.0), ("laplace", 10.0)):
         exact = Fraction(spread)
         if kind == "gaussian":
-            taken = seconds(lambda v=exact**2: noise.gaussian(v, MILLION))
+            taken = seconds(partial(noise.gaussian, exact**2, MILLION))
         else:
-            taken = seconds(lambda b=exact: noise.laplace(b, MILLION))
+            taken = seconds(partial(noise.laplace, exact, MILLION))
         theirs = opendp_rate(kind, spread)
         other = MILLION / theirs if theirs else None
         yield Figure(f"a million draws, {kind} {spread:g}, CPU", taken, "s", other, "s OpenDP", 3)
@@ -71,9 +72,9 @@ def throughput() -> None:
     for kind, spread in rows:
         exact = Fraction(spread)
         if kind == "gaussian":
-            taken = seconds(lambda v=exact**2: noise.gaussian(v, MILLION))
+            taken = seconds(partial(noise.gaussian, exact**2, MILLION))
         else:
-            taken = seconds(lambda b=exact: noise.laplace(b, MILLION))
+            taken = seconds(partial(noise.laplace, exact, MILLION))
         theirs = opendp_rate(kind, spread)
         rate = MILLION / taken
         peer = f"{theirs:>12,.0f}{rate / theirs:>8.1f}" if theirs else f"{'absent':>12}{'':>8}"
