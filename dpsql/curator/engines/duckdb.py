@@ -64,10 +64,14 @@ class DuckDBEngine:
         return self._guard(lambda: self._counts(packed))
 
     def snapshot(self) -> str:
-        """A public name of the data as it stands; it changes when the files or the schema do."""
+        """A public name of the data: another one for other files, schemas and keys.
+
+        Raises SourceError once the file has changed, as `counts` does: ask before paying.
+        """
+        self._require_same()
         files = self._source.files
         key = key_name(self._key) if self._key is not None else ""
-        parts = ("dpsql 1", str(files.path), files.stamp(), self._dataset.digest, key)
+        parts = ("dpsql 1", str(files.path), self._source.stamp, self._dataset.digest, key)
         return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
     def interrupt(self) -> None:

@@ -29,7 +29,10 @@ class Engine(Protocol):
         ...
 
     def snapshot(self) -> str:
-        """A public name of the data as it stands; it changes when the files or the schema do."""
+        """A public name of the data: another one for other files, schemas and keys.
+
+        Raises SourceError once the data cannot be counted any more: ask before paying.
+        """
         ...
 
     def interrupt(self) -> None:
