@@ -10,7 +10,14 @@ import unicodedata
 from collections.abc import Iterator
 from typing import TextIO
 
-DRAWN = "┌┬┐├┼┤└┴┘─│±·ερ√…█░≈"
+DRAWN = "┌┬┐├┼┤└┴┘─│±·ερδ√…█░≈"
+_SPELT = str.maketrans(
+    {
+        "±": "+/-", "·": "|", "ε": "eps", "δ": "delta", "ρ": "rho", "√": "sqrt ", "…": "...",
+        "≈": "~", "█": "#", "░": ".",
+    }
+)  # fmt: skip
+_NARROW = str.maketrans(dict.fromkeys(DRAWN, "."))
 
 
 def prepare() -> None:
@@ -61,11 +68,7 @@ def paint(text: str, code: str, stream: TextIO) -> str:
 
 def signs(text: str, stream: TextIO) -> str:
     """Our own words with signs that the stream lacks spelt in ASCII."""
-    if draws(stream):
-        return text
-    for sign, spelt in (("±", "+/-"), ("·", "|"), ("ε", "eps"), ("…", "..."), ("≈", "~")):
-        text = text.replace(sign, spelt)
-    return text.replace("█", "#").replace("░", ".").replace("ρ", "rho").replace("√", "sqrt ")
+    return text if draws(stream) else text.translate(_SPELT)
 
 
 def say(text: str, stream: TextIO) -> None:
@@ -87,7 +90,7 @@ def joined(parts: list[str], columns: int | None, separator: str = " · ") -> st
 
 def cells(text: str) -> int:
     """Columns that the text takes on a terminal."""
-    if text.isascii():
+    if text.isascii() or text.translate(_NARROW).isascii():  # most texts; spares an import
         return len(text)
     from wcwidth import wcswidth
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import io
 import os
 import pty
 import re
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.surfaces.terminal import cells
+from dpsql.surfaces.terminal import DRAWN, cells, signs
 
 TESTS = Path(__file__).parent
 SCRIPT = """
@@ -98,6 +99,19 @@ class Typist:
                     os.write(self.terminal, b"\x1b[1;1R")  # where the cursor is, as asked
                 return True
         return False
+
+
+def test_our_own_signs_take_one_column_each() -> None:
+    from wcwidth import wcswidth
+
+    assert [wcswidth(sign) for sign in DRAWN] == [1] * len(DRAWN) == [cells(s) for s in DRAWN]
+    assert cells(DRAWN + "汉") == len(DRAWN) + 2
+
+
+def test_a_stream_without_our_signs_gets_them_in_ascii() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    words = "ε 2.00 at δ 1e-06 (ρ 0.0882) · ±47 … ≈ √2 █░"
+    assert signs(words, stream) == "eps 2.00 at delta 1e-06 (rho 0.0882) | +/-47 ... ~ sqrt 2 #."
 
 
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
