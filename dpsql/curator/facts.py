@@ -7,7 +7,7 @@ Types, comments and constraints come from the catalogue and tell nothing about r
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -74,7 +74,7 @@ def facts(
     return Facts(source, columns)
 
 
-def _choose(there: Sequence[tuple[str, str]], asked: str | None, what: str) -> tuple[str, str]:
+def _choose(there: Iterable[tuple[str, str]], asked: str | None, what: str) -> tuple[str, str]:
     """The schema and name of the table that is meant."""
     names = {
         (name if schema == "main" else f"{schema}.{name}"): (schema, name) for schema, name in there

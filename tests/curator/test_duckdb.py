@@ -172,12 +172,18 @@ def test_views_and_queries_may_use_the_name_of_the_database(bench: Any, tmp_path
         moved.rename(path)
 
 
-def test_a_query_gives_the_same_rows_for_as_long_as_it_is_open(bench: Any, cells_of: Any) -> None:
+def test_a_query_or_view_gives_the_same_rows_for_as_long_as_it_is_open(
+    bench: Any, cells_of: Any
+) -> None:
     path = ages(bench, list(range(10)) * 50)
-    engine = bench.open(path, bench.dataset(AGE, query="SELECT age FROM t WHERE random() < 0.5"))
-    first = cells_of(engine, "age")
-    assert all(cells_of(engine, "age") == first for _ in range(5))
-    engine.close()
+    drawn = "SELECT age FROM t WHERE random() < 0.5"
+    with duckdb.connect(str(path)) as made:
+        made.execute(f"CREATE VIEW drawn AS {drawn}")
+    for source in ({"query": drawn}, {"table": "drawn"}):
+        engine = bench.open(path, bench.dataset(AGE, **source))
+        first = cells_of(engine, "age")
+        assert all(cells_of(engine, "age") == first for _ in range(5))
+        engine.close()
 
 
 def test_names_of_tables_of_ours_do_not_hide_those_of_the_owner(bench: Any) -> None:
@@ -213,15 +219,22 @@ def test_threads_may_share_an_engine(bench: Any, cells_of: Any) -> None:
     engine.close()
 
 
-def test_rows_that_lie_at_rest_are_removed_with_the_engine(bench: Any) -> None:
-    before = set(Path(tempfile.gettempdir()).glob("dpsql-*"))
-    engine = bench.open(ages(bench, [1]), bench.dataset(AGE))
-    made = set(Path(tempfile.gettempdir()).glob("dpsql-*")) - before
-    assert all(path.stat().st_mode & 0o777 == 0o700 for path in made)
+def test_a_folder_for_what_does_not_fit_is_private_and_removed(
+    bench: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    path = ages(bench, [1])
+    engine = bench.open(path, bench.dataset(AGE))
+    [made] = place.iterdir()
+    assert made.stat().st_mode & 0o777 == 0o700
     engine.close()
-    assert not any(path.exists() for path in made)
-    with pytest.raises(SourceError):
-        bench.open(bench.folder / "none.duckdb", bench.dataset(AGE))
+    assert not list(place.iterdir())
+    for wrong in (bench.dataset(AGE, table="nope"), bench.dataset(AGE, query="nope")):
+        with pytest.raises(SourceError):
+            bench.open(path, wrong)
+    assert not list(place.iterdir())
 
 
 def test_an_engine_that_is_forgotten_lets_go_of_its_file(bench: Any) -> None:

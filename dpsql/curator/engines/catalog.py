@@ -58,12 +58,13 @@ def _unopened(what: str, trouble: Trouble) -> str:
             return f"{what} cannot be opened: try it with DuckDB, and restore it if that fails too"
 
 
-def tables(connection: Connection, catalog: str) -> list[tuple[str, str]]:
-    """The schema and name of each table and view."""
+def tables(connection: Connection, catalog: str) -> dict[tuple[str, str], bool]:
+    """The schema and name of each table and view, and whether it is a view."""
     listed = (
-        "SELECT schema_name, table_name FROM duckdb_tables() "
+        "SELECT schema_name, table_name, false FROM duckdb_tables() "
         "WHERE database_name = $1 AND NOT internal UNION ALL "
-        "SELECT schema_name, view_name FROM duckdb_views() "
+        "SELECT schema_name, view_name, true FROM duckdb_views() "
         "WHERE database_name = $1 AND NOT internal"
     )
-    return [(str(schema), str(name)) for schema, name in connection.rows(listed, [catalog])]
+    rows = connection.rows(listed, [catalog])
+    return {(str(schema), str(name)): bool(view) for schema, name, view in rows}

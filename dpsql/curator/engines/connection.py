@@ -108,12 +108,14 @@ class Connection:
         config: dict[str, str | bool | int | float | list[str]] = {
             **_SETTINGS,
             "temp_directory": temporary,
-            "memory_limit": f"{memory() // 2**20}MiB",
         }
         self._process = os.getpid()
         self._duckdb = self._run(lambda: duckdb.connect(":memory:", config=config), None)
         self.execute("SET python_enable_replacements = false")
         self.execute("SET TimeZone = 'UTC'")
+        [(limit,)] = self.rows("SELECT current_setting('memory_limit')")
+        self.memory = _bytes(limit) * 5 // 8  # DuckDB would take four fifths of what there is
+        self.execute(f"SET memory_limit = '{self.memory // 2**20}MiB'")
 
     def execute(self, sql: str) -> None:
         """Run a statement for its effect."""
@@ -210,6 +212,8 @@ def _plain(array: NDArray[Any]) -> NDArray[Any]:
     return data.astype(np.int64) if data.dtype.kind in "iu" else data
 
 
-def memory() -> int:
-    """The bytes that one engine may use: half of the machine's memory."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+def _bytes(size: str) -> int:
+    """A size in DuckDB's words, such as 18.8 GiB, in bytes."""
+    number, unit = size.split()
+    power = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB").index(unit)
+    return int(float(number) * 1024**power)

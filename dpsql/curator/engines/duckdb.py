@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dpsql.curator.cells import Cells
-from dpsql.curator.engines.connection import Fault, Trouble, memory
+from dpsql.curator.engines.connection import Fault, Trouble
 from dpsql.curator.engines.layout import layout
 from dpsql.curator.engines.pack import Packing, packing
 from dpsql.curator.engines.source import open_source, query_error
@@ -26,10 +26,11 @@ T = TypeVar("T")
 class DuckDBEngine:
     """The engine of a DuckDB, Parquet or CSV file, held open read-only until `close`.
 
-    The first count scans the columns that it needs. The second stores the codes of all rows in
-    memory, if they fit in a quarter of what the engine may use. The first does so already where
-    units are bounded or the source is a query or CSV, in memory or in a temporary folder. Threads
-    wait for each other; a forked process must open its own engine.
+    The first count scans the columns that it needs. The second stores the codes of all rows, if
+    they fit in a quarter of the memory that the engine may use; the rest of it is for grouping.
+    Where units are bounded or the source is a view, a query or CSV, the first count stores them
+    already, if need be in a temporary folder: such rows are read once. Threads wait for each
+    other; a forked process must open its own engine.
     """
 
     def __init__(self, database: Path, dataset: Dataset, *, unit_key: bytes | None = None) -> None:
@@ -94,7 +95,7 @@ class DuckDBEngine:
         cells = packed.cells(connection.arrays(packed.sql(relation)))
         if not self._stored:  # a whole table in a quarter of the memory pays from the next time on
             size = int(unseal(cells).counts.sum()) * self._layout.bytes_per_row
-            self._worth_storing = size < memory() // 4
+            self._worth_storing = size < connection.memory // 4
         return cells
 
     def _relation(self) -> str:

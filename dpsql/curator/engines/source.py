@@ -50,14 +50,16 @@ def open_source(database: Path, dataset: Dataset) -> Source:
     with contextlib.ExitStack() as undo:
         connection = connect(undo)
         query = dataset.source.query
+        relation, costly = "", query is not None
         match form:
             case "parquet":
                 relation = read_parquet(connection, files)
             case "csv":
-                relation = read_csv(connection, files, dataset)
+                relation, costly = read_csv(connection, files, dataset), True
             case _:
                 catalog = attach(connection, files)
-                relation = _table(connection, catalog, dataset) if query is None else ""
+                if query is None:
+                    relation, costly = _table(connection, catalog, dataset)
         if query is not None:
             if relation:
                 for name in {files.path.name.split(".")[0], dataset.name}:
@@ -66,7 +68,6 @@ def open_source(database: Path, dataset: Dataset) -> Source:
             relation = _query(connection, query)
         types = describe(connection, relation, files.what)
         close = undo.pop_all().close
-    costly = form == "csv" or query is not None
     return Source(connection, files, relation, types, stamp, costly, close)
 
 
@@ -107,8 +108,8 @@ def connect(undo: contextlib.ExitStack) -> Connection:
     return connection
 
 
-def _table(connection: Connection, catalog: str, dataset: Dataset) -> str:
-    """The table or view that the schema names; `schema.table` when it is not in main."""
+def _table(connection: Connection, catalog: str, dataset: Dataset) -> tuple[str, bool]:
+    """The table that the schema names (schema.table when not in main); whether it is a view."""
     asked = dataset.source.table or ""
     candidates = [("main", asked)]
     if "." in asked:
@@ -119,7 +120,7 @@ def _table(connection: Connection, catalog: str, dataset: Dataset) -> str:
         by_name = {(fold(schema), fold(table)): (schema, table) for schema, table in there}
         for schema, table in candidates:
             if there_is := by_name.get((fold(schema), fold(table))):
-                return quote.name(catalog, *there_is)
+                return quote.name(catalog, *there_is), there[there_is]
     found = f"the database lacks the table that dataset {dataset.name} is declared to be read from"
     raise SourceError(f"{found}: correct table under [source], or name another database")
 
