@@ -16,6 +16,7 @@ what must be safe is the one evaluation of epsilon(b) at the float b that the se
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 
@@ -33,8 +34,11 @@ def epsilon_of(rho: int, delta: float) -> float:
     if type(rho) is not int or not 0 <= rho <= LARGEST_RHO:
         raise UsageError(f"rho counts 1e-12ths, from 0 to {LARGEST_RHO:.0e}, not {_shown(rho)}")
     _check_delta(delta)
-    if rho == 0:
-        return 0.0
+    return _least(rho, delta) if rho else 0.0
+
+
+@functools.lru_cache(1024)  # an answer shows the same costs several times
+def _least(rho: int, delta: float) -> float:
     cost, log = rho / PICO, -math.log(delta)
     return max(0.0, _epsilon(_order(cost, log), cost, log))
 

@@ -195,7 +195,7 @@ def _check_names(user: str, dataset: str) -> None:
             raise UsageError(f"the {what} has an empty name")
         if len(name) > LONGEST_NAME:
             raise UsageError(f"the name of a {what} has at most {LONGEST_NAME} characters")
-        if any(_control(ord(character)) for character in name):
+        if not name.isprintable() and any(_control(ord(character)) for character in name):
             raise UsageError(f"the name of a {what} has no control characters: {name!a}")
 
 
