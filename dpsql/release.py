@@ -9,7 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-Value: TypeAlias = "bool | int | float | decimal.Decimal | str | datetime.date | datetime.datetime | datetime.time | datetime.timedelta | None"
+Value: TypeAlias = (
+    "bool | int | float | decimal.Decimal | str | datetime.date | datetime.datetime"
+    " | datetime.time | datetime.timedelta | None"
+)
 Row: TypeAlias = "tuple[Value, ...]"
 
 
