@@ -350,6 +350,21 @@ def test_a_file_that_is_replaced_changed_or_gone_while_open(
     again.close()
 
 
+def test_a_writer_that_gets_in_is_noticed(database: Path) -> None:
+    """POSIX drops a process's lock on a file when any of its readers closes it."""
+    engine, other = (DuckDBEngine(database, declared()) for _ in range(2))
+    assert total(engine) == 100_000
+    other.close()
+    write = "import duckdb, sys; duckdb.connect(sys.argv[1]).execute('DELETE FROM t')"
+    written = subprocess.run([sys.executable, "-c", write, str(database)], capture_output=True)
+    if written.returncode == 0:
+        with pytest.raises(SourceError, match="changed after it was opened"):
+            engine.counts(())
+    else:
+        assert total(engine) == 100_000
+    engine.close()
+
+
 def test_a_snapshot_is_the_same_for_all_who_look(database: Path) -> None:
     one, two = (DuckDBEngine(database, declared()) for _ in range(2))
     other = DuckDBEngine(database, declared(query="FROM t"))
