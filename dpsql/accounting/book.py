@@ -35,7 +35,19 @@ class Page(Protocol):
         """The `seq` of the newest entry, 0 in a new book."""
         ...
 
+    def footprints(self, user: str, dataset: str, after: int) -> Sequence[Entry]:
+        """A purse's charges with a footprint and a greater `seq`, oldest first."""
+        ...
+
+    def state(self, user: str, dataset: str) -> bytes | None:
+        """The joint state of a purse that was written down last."""
+        ...
+
     def put(self, purse: Purse) -> None: ...
+
+    def put_state(self, user: str, dataset: str, seq: int, state: bytes) -> None:
+        """Write down the joint state of a purse after entry `seq`, in place of an older one."""
+        ...
 
     def append(self, entry: Entry) -> None: ...
 

@@ -26,6 +26,9 @@ spent counts in full, in the new kind's own terms. The decision reads prices and
 never data, so a refusal tells nothing. If an owner changes terms on the way, the promise is the
 largest one in force.
 
+Where releases have footprints, the sums are taken person by person and the largest decides: the
+same argument for every pair of neighbours by itself (footprint.py).
+
 Prices are rounded up and grants down, to whole numbers, so comparisons are exact.
 """
 
@@ -36,7 +39,11 @@ from dpsql.accounting.purse import LIMIT, Grant, Price
 
 def accepts(grant: Grant, spent: Price, price: Price) -> bool:
     """Whether a purse under `grant` that has `spent` may pay `price`."""
-    after = spent + price
+    return holds(grant, spent + price)
+
+
+def holds(grant: Grant, after: Price) -> bool:
+    """Whether a purse under `grant` may come to have spent `after`."""
     if not after.rho <= LIMIT:
         return False
     if grant.pure:

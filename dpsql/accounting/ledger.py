@@ -19,7 +19,8 @@ from types import TracebackType
 from dpsql.accounting.book import Book, Page
 from dpsql.accounting.convert import epsilon_of
 from dpsql.accounting.events import PICO, Event
-from dpsql.accounting.filter import accepts
+from dpsql.accounting.filter import holds
+from dpsql.accounting.footprint import Footprint
 from dpsql.accounting.memory_book import MemoryBook
 from dpsql.accounting.purse import (
     LIMIT,
@@ -31,11 +32,14 @@ from dpsql.accounting.purse import (
     Price,
     Purse,
     Receipt,
+    Rise,
+    difference,
 )
 from dpsql.accounting.sqlite_book import SqliteBook
+from dpsql.accounting.states import States, Trial
 from dpsql.errors import BudgetExceeded, NoGrant, UsageError
 
-__all__ = ["Balance", "Entry", "Grant", "Ledger", "Price", "Receipt"]
+__all__ = ["Balance", "Entry", "Grant", "Ledger", "Price", "Receipt", "Rise"]
 
 LONGEST_NAME = 255
 BATCH = 1000
@@ -46,6 +50,7 @@ class Ledger:
 
     def __init__(self, book: Book) -> None:
         self._book = book
+        self._states = States()
 
     @classmethod
     def open(cls, path: str | PathLike[str], *, create: bool = True) -> Ledger:
@@ -108,25 +113,40 @@ class Ledger:
 
         self._book.write(change)
 
-    def charge(self, user: str, dataset: str, event: Event, *, statement: str) -> Receipt:
-        """Take the price of `event` from the purse, for good when this returns.
+    def charge(
+        self,
+        user: str,
+        dataset: str,
+        event: Event,
+        *,
+        statement: str,
+        footprint: Footprint | None = None,
+        snapshot: str = "",
+    ) -> Receipt:
+        """Take what `event` costs from the purse, for good when this returns.
 
-        Raises NoGrant or BudgetExceeded, and then nothing is charged. After a LedgerError or an
-        interrupt the charge may stand (`balance` tells), and nothing may be released.
+        With the `footprint` of the release on a `snapshot` of the data, that is the rise of the
+        largest loss of a person; without one it is the event's price, as if it concerned
+        everybody. Raises NoGrant or BudgetExceeded, and then nothing is charged. After a
+        LedgerError or an interrupt the charge may stand (`balance` tells), and nothing may be
+        released.
         """
         _check_names(user, dataset)
         price = Price.of(event)
         written = event.to_dict()
+        told = None if footprint is None else footprint.to_text()
         text = statement.encode("utf-8", "backslashreplace").decode()
 
-        def change(page: Page) -> Receipt:
+        def change(page: Page) -> tuple[Receipt, Trial | None]:
             purse, grant = _granted(page, user, dataset)
-            if not accepts(grant, purse.spent, price):
-                raise BudgetExceeded(_excess(grant, purse.spent, price))
-            paid = dataclasses.replace(purse, spent=purse.spent + price)
             seq = page.last() + 1
-            before, after = purse.spent, paid.spent
-            page.put(paid)
+            trial = self._trial(page, purse, price, footprint, snapshot, seq)
+            before = purse.spent
+            after = before + price if trial is None else trial.after
+            if not holds(grant, after):
+                raise BudgetExceeded(_excess(grant, before, price, after))
+            page.put(dataclasses.replace(purse, spent=after))
+            exact = None if trial is None else trial.exact
             page.append(
                 Entry(
                     seq,
@@ -139,11 +159,57 @@ class Ledger:
                     statement=text,
                     event=written,
                     price=price,
+                    footprint=told,
+                    snapshot=snapshot if told else "",
+                    exact=exact,
                 )
             )
-            return Receipt(price, Balance.of(grant, before), Balance.of(grant, after), seq)
+            if trial is not None:
+                self._states.record(page, purse, trial)
+            return Receipt(_rise(grant, before, price, after, bool(exact)), seq), trial
 
-        return self._book.write(change)
+        receipt, trial = self._book.write(change)
+        if trial is not None:
+            self._states.keep(user, dataset, trial.state)
+        return receipt
+
+    def rise(
+        self,
+        user: str,
+        dataset: str,
+        event: Event,
+        *,
+        footprint: Footprint | None = None,
+        snapshot: str = "",
+    ) -> Rise:
+        """What `charge` would do now, to the last digit, whether the purse holds it or not.
+
+        Raises NoGrant.
+        """
+        _check_names(user, dataset)
+        price = Price.of(event)
+
+        def question(page: Page) -> Rise:
+            purse, grant = _granted(page, user, dataset)
+            trial = self._trial(page, purse, price, footprint, snapshot, page.last() + 1)
+            after = purse.spent + price if trial is None else trial.after
+            exact = trial is not None and trial.exact
+            return _rise(grant, purse.spent, price, after, exact)
+
+        return self._book.read(question)
+
+    def _trial(
+        self,
+        page: Page,
+        purse: Purse,
+        price: Price,
+        footprint: Footprint | None,
+        snapshot: str,
+        seq: int,
+    ) -> Trial | None:
+        if footprint is None:
+            return None
+        return self._states.trial(page, purse, price, footprint, snapshot, seq)
 
     def balance(self, user: str, dataset: str) -> Balance:
         """The grant of `user` on `dataset`, and what is spent of it. Raises NoGrant."""
@@ -220,22 +286,29 @@ def _granted(page: Page, user: str, dataset: str) -> tuple[Purse, Grant]:
     return purse, purse.grant
 
 
-def _excess(grant: Grant, spent: Price, price: Price) -> str:
-    """Why `price` cannot be paid: the price, what is left, and that nothing was charged."""
-    balance = Balance.of(grant, spent)
+def _rise(grant: Grant, before: Price, price: Price, after: Price, exact: bool) -> Rise:
+    return Rise(price, Balance.of(grant, before), Balance.of(grant, after), exact)
+
+
+def _excess(grant: Grant, spent: Price, price: Price, after: Price) -> str:
+    """Why `price` cannot be paid: the cost, what is left, and that nothing was charged."""
+    balance, charged = Balance.of(grant, spent), difference(spent, after)
     who = f"{grant.user} on {grant.dataset}"
     if grant.pure:
-        if price.epsilon is None:
+        if price.epsilon is None or charged.epsilon is None:
             return (
                 f"release has no pure ε, and the grant of {who} is pure (δ=0):"
                 " use the laplace backend; nothing was charged"
             )
+        alone = f" (alone {_exact(price.epsilon)})" if charged.epsilon < price.epsilon else ""
         return (
-            f"release costs ε={_exact(price.epsilon)}, {who} has ε={_exact(balance.left_epsilon)}"
-            f" left of {_exact(grant.epsilon_pico)} (pure, δ=0); nothing was charged"
+            f"release costs ε={_exact(charged.epsilon)}{alone}, {who} has"
+            f" ε={_exact(balance.left_epsilon)} left of {_exact(grant.epsilon_pico)}"
+            " (pure, δ=0); nothing was charged"
         )
+    alone = f" (alone ρ={_exact(price.rho)})" if charged.rho < price.rho else ""
     return (
-        f"release costs {_shown(price.rho, grant)}, {who} has"
+        f"release costs {_shown(charged.rho, grant)}{alone}, {who} has"
         f" {_shown(balance.left_rho, grant)} left of ρ={_exact(grant.rho)} (ε={grant.epsilon:g})"
         f" at δ={grant.delta:g}; nothing was charged"
     )

@@ -12,8 +12,9 @@ from dpsql.accounting.purse import Entry, Purse
 from dpsql.errors import LedgerError
 
 T = TypeVar("T")
-Kept: TypeAlias = "dict[tuple[str, str] | int, Purse | Entry]"
+Kept: TypeAlias = "dict[tuple[str, ...] | int, Purse | Entry | bytes]"
 
+STATE = "state"  # of a purse, kept under this and its names
 NEWEST = 0  # the newest entry is kept under its own seq, which is at least 1, and under this
 
 
@@ -78,6 +79,21 @@ class _MemoryPage:
     def last(self) -> int:
         newest = self._kept.get(NEWEST)
         return newest.seq if isinstance(newest, Entry) else 0
+
+    def footprints(self, user: str, dataset: str, after: int) -> Sequence[Entry]:
+        found = []
+        for seq in range(after + 1, self.last() + 1):
+            entry = self._kept.get(seq)
+            if isinstance(entry, Entry) and (entry.user, entry.dataset) == (user, dataset):
+                found.append(entry)
+        return [entry for entry in found if entry.footprint is not None]
+
+    def state(self, user: str, dataset: str) -> bytes | None:
+        found = self._kept.get((STATE, user, dataset))
+        return found if isinstance(found, bytes) else None
+
+    def put_state(self, user: str, dataset: str, seq: int, state: bytes) -> None:
+        self.changes[STATE, user, dataset] = state
 
     def put(self, purse: Purse) -> None:
         self.changes[purse.user, purse.dataset] = purse

@@ -69,6 +69,13 @@ class Price:
 NOTHING = Price(0, 0)
 
 
+def difference(before: Price, after: Price) -> Price:
+    """By how much what is spent has risen; no epsilon where there is none any more."""
+    pure = None not in (before.epsilon, after.epsilon)
+    epsilon = (after.epsilon or 0) - (before.epsilon or 0) if pure else None
+    return Price(after.rho - before.rho, epsilon)
+
+
 @dataclass(frozen=True, slots=True)
 class Grant:
     """What an owner allows a user on a dataset, since `at` (UTC, ISO 8601).
@@ -152,6 +159,10 @@ class Balance:
         return cls(grant, spent.rho, spent.epsilon)
 
     @property
+    def spent(self) -> Price:
+        return Price(self.spent_rho, self.spent_epsilon)
+
+    @property
     def left_rho(self) -> int:
         """What may still be spent, in pico of rho; 0 under a pure grant."""
         return max(0, self.grant.rho - self.spent_rho)
@@ -166,13 +177,46 @@ class Balance:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
-    """A charge that stands: what it cost, and the purse before and after it."""
+class Rise:
+    """What a release costs: alone, and by how much it raises what the purse has spent.
+
+    `exact` says whether what is spent afterwards is the largest loss of a person by all releases
+    with a footprint; otherwise it is a bound on it.
+    """
 
     price: Price
     before: Balance
     after: Balance
+    exact: bool
+
+    @property
+    def charged(self) -> Price:
+        """The rise: at most the price, and nothing where others have lost more already."""
+        return difference(self.before.spent, self.after.spent)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A charge that stands: what it cost, the purse before and after it, its entry in the log."""
+
+    rise: Rise
     seq: int
+
+    @property
+    def price(self) -> Price:
+        return self.rise.price
+
+    @property
+    def charged(self) -> Price:
+        return self.rise.charged
+
+    @property
+    def before(self) -> Balance:
+        return self.rise.before
+
+    @property
+    def after(self) -> Balance:
+        return self.rise.after
 
 
 Kind: TypeAlias = Literal["grant", "revoke", "charge"]
@@ -183,7 +227,9 @@ class Entry:
     """One line of the log; the order is that of `seq`, never that of the clock.
 
     `grant` stands in a grant's entry; `statement`, `event` (as `to_dict` wrote it) and `price` in
-    a charge's; `before` and `after` are what the purse had spent.
+    a charge's; `before` and `after` are what the purse had spent. `footprint` (as `to_text` wrote
+    it), the `snapshot` that it is about, and whether the sum after it is `exact`, belong to a
+    charge that has one.
     """
 
     seq: int
@@ -197,13 +243,23 @@ class Entry:
     statement: str = ""
     event: dict[str, Any] | None = None
     price: Price | None = None
+    footprint: str | None = None
+    snapshot: str = ""
+    exact: bool | None = None
 
     def __post_init__(self) -> None:
-        _check_texts(self.at, self.user, self.dataset, self.statement)
+        _check_texts(self.at, self.user, self.dataset, self.statement, self.snapshot)
         if not (whole(self.seq) and self.kind in get_args(Kind)):
             raise ValueError(f"not an entry: {self.seq!r}, {self.kind!r}")
         if not (self.event is None or isinstance(self.event, dict)):
             raise ValueError(f"not an event: {self.event!r}")
+        if not (self.footprint is None or type(self.footprint) is str):
+            raise ValueError(f"not a footprint: {self.footprint!r}")
+
+    @property
+    def charged(self) -> Price:
+        """By how much a charge raised what the purse had spent."""
+        return difference(self.before, self.after)
 
 
 def _number(value: object, name: str) -> float:

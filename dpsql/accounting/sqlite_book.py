@@ -33,14 +33,22 @@ from os import PathLike
 from typing import TypeVar
 
 from dpsql.accounting.book import Page
-from dpsql.accounting.sqlite_page import REMEDY, SCHEMA, SqlitePage, damaged, stamp
+from dpsql.accounting.sqlite_page import (
+    FORMAT,
+    REMEDY,
+    SCHEMA,
+    UPGRADES,
+    SqlitePage,
+    damaged,
+    stamp,
+)
 from dpsql.errors import LedgerError
 
 T = TypeVar("T")
 
 APPLICATION = 0x4450534C  # "DPSL"
-FORMAT = 1
 PAGE = 4096  # bytes of a page of the file
+READ = "BEGIN"
 PATIENCE = 30.0  # seconds that a busy ledger is waited for
 STEP = 0.1  # seconds that SQLite itself waits, deaf to Ctrl-C
 PAUSE = 0.001  # seconds between two attempts
@@ -63,6 +71,7 @@ class SqliteBook:
         self._process = os.getpid()
         self._connection: sqlite3.Connection | None = None
         self._files: tuple[tuple[int, int] | None, ...] = ()
+        self._form = FORMAT
         self._closed = False
         with _forking:
             _books.add(self)
@@ -76,7 +85,7 @@ class SqliteBook:
             raise
 
     def read(self, question: Callable[[Page], T]) -> T:
-        return self._run("BEGIN", question)
+        return self._run(READ, question)
 
     def write(self, change: Callable[[Page], T]) -> T:
         return self._run("BEGIN IMMEDIATE", change)
@@ -108,7 +117,12 @@ class SqliteBook:
         try:
             connection.execute(begin)
             self._check_files()
-            page = SqlitePage(connection, self.name)
+            if self._form < FORMAT:  # which may have changed since
+                self._form = _form(connection, self.name)
+            if self._form < FORMAT and begin != READ:
+                _upgrade(connection, self._form)
+                self._form = FORMAT
+            page = SqlitePage(connection, self.name, self._form)
             value = work(page)
             connection.execute("COMMIT")
         except BaseException:
@@ -139,6 +153,7 @@ class SqliteBook:
 
     def _settle(self) -> None:
         """Roll back what is still open."""
+        self._form = 0  # an upgrade may have been undone
         try:
             if self._connection is not None and self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -160,7 +175,7 @@ class SqliteBook:
             )
         connection = _open(self.path)
         try:
-            _check_stamp(connection, self.path)
+            self._form = _check_stamp(connection, self.path)
             _set_up(connection, self.name)
         except BaseException:
             connection.close()
@@ -216,15 +231,24 @@ def _open(path: str) -> sqlite3.Connection:
     )
 
 
-def _check_stamp(connection: sqlite3.Connection, path: str) -> None:
-    """Raises LedgerError unless the file is a ledger of a format that is known here."""
+def _check_stamp(connection: sqlite3.Connection, path: str) -> int:
+    """The ledger's format. Raises LedgerError unless it is one that is known here."""
     name = os.path.basename(path)
     application = _pragma(connection, "application_id")
-    form = _pragma(connection, "user_version")
     if application == 0 and _pragma(connection, "page_count") == 0:
         raise LedgerError(f"{name} is empty, not a ledger: was it truncated? {REMEDY}")
     if application != APPLICATION:
         raise LedgerError(f"{name} is a database of something else, not a ledger")
+    form = _form(connection, name)
+    whole_pages = os.stat(path).st_size % PAGE == 0
+    if stamp(connection) != form or not whole_pages:
+        raise damaged(name)
+    return form
+
+
+def _form(connection: sqlite3.Connection, name: str) -> int:
+    """The format that the file's header names. Raises LedgerError for one not known here."""
+    form = _pragma(connection, "user_version")
     if not isinstance(form, int) or form < 1:
         raise damaged(name)
     if form > FORMAT:
@@ -232,9 +256,16 @@ def _check_stamp(connection: sqlite3.Connection, path: str) -> None:
             f"{name}: the ledger has format {form}, and this dpsql reads up to {FORMAT}:"
             " it was written by a newer one; upgrade dpsql"
         )
-    whole_pages = os.stat(path).st_size % PAGE == 0
-    if stamp(connection) != form or not whole_pages:
-        raise damaged(name)
+    return form
+
+
+def _upgrade(connection: sqlite3.Connection, form: int) -> None:
+    """Make a ledger of an older format one of this, within a transaction."""
+    for older in range(form, FORMAT):
+        for statement in UPGRADES[older].split(";"):
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
+    connection.execute("UPDATE meta SET format = ?", (FORMAT,))
 
 
 def _set_up(connection: sqlite3.Connection, name: str) -> None:
@@ -262,7 +293,8 @@ def _fill(path: str) -> None:
         connection.execute(f"PRAGMA page_size = {PAGE}")
         _set_up(connection, path)
         connection.executescript(
-            f"BEGIN; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};{SCHEMA}"
+            f"BEGIN; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};"
+            f"{SCHEMA}{''.join(UPGRADES.values())}"
         )
         connection.execute(
             "INSERT INTO meta (one, format, ledger) VALUES (1, ?, ?)",

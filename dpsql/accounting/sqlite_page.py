@@ -43,14 +43,38 @@ CREATE TABLE entry (
 );
 """
 
+FORMAT = 2
+UPGRADES = {
+    1: """
+CREATE TABLE footprint (
+  seq INTEGER PRIMARY KEY,                          -- of a charge
+  user TEXT NOT NULL,
+  dataset TEXT NOT NULL,
+  snapshot TEXT NOT NULL,                           -- the state of the data that it is about
+  loss TEXT NOT NULL,
+  exact INTEGER NOT NULL                            -- whether the sum charged is no bound
+);
+CREATE INDEX footprint_purse ON footprint (user, dataset, seq);
+CREATE TABLE state (                                -- of a purse, made again from footprints
+  user TEXT NOT NULL,
+  dataset TEXT NOT NULL,
+  seq INTEGER NOT NULL,                             -- after this entry
+  joint BLOB NOT NULL,
+  UNIQUE (user, dataset)
+);
+"""
+}  # what makes a ledger of a format one of the next
+
 REMEDY = "restore it from a copy, or move it away and grant anew"
 
 TERMS = "epsilon, delta, rho, epsilon_pico"
 PURSE = f"SELECT user, dataset, {TERMS}, at, spent_rho, spent_epsilon FROM purse"
-ENTRY = (
-    "SELECT seq, at, kind, user, dataset, before_rho, before_epsilon, after_rho, after_epsilon,"
-    f" {TERMS}, statement, event, price_rho, price_epsilon FROM entry"
+PAID = (
+    "SELECT entry.seq, at, kind, entry.user, entry.dataset, before_rho, before_epsilon,"
+    f" after_rho, after_epsilon, {TERMS}, statement, event, price_rho, price_epsilon"
 )
+BARE = f"{PAID}, NULL, '', NULL FROM entry"
+ENTRY = f"{PAID}, loss, coalesce(snapshot, ''), exact FROM entry LEFT JOIN footprint USING (seq)"
 
 
 def damaged(name: str) -> LedgerError:
@@ -67,9 +91,10 @@ def stamp(connection: sqlite3.Connection) -> object:
 class SqlitePage:
     """A Page within an open transaction of `connection`."""
 
-    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, name: str, form: int) -> None:
         self._connection = connection
         self._name = name
+        self._form = form
         self.appended = 0
 
     def purse(self, user: str, dataset: str) -> Purse | None:
@@ -83,16 +108,42 @@ class SqlitePage:
         self, after: int, most: int, user: str | None, dataset: str | None
     ) -> Sequence[Entry]:
         rows = self._rows(
-            f"{ENTRY} WHERE seq > ? AND user = coalesce(?, user) AND dataset = coalesce(?, dataset)"
-            " ORDER BY seq LIMIT ?",
+            f"{BARE if self._form < FORMAT else ENTRY} WHERE entry.seq > ? AND"
+            " entry.user = coalesce(?, entry.user) AND entry.dataset = coalesce(?, entry.dataset)"
+            " ORDER BY entry.seq LIMIT ?",
             (after, user, dataset, most),
         )
+        return self._ascending(rows, after)
+
+    def footprints(self, user: str, dataset: str, after: int) -> Sequence[Entry]:
+        if self._form < FORMAT:
+            return ()
+        rows = self._rows(
+            f"{PAID}, loss, snapshot, exact FROM footprint JOIN entry USING (seq)"
+            " WHERE footprint.user = ? AND footprint.dataset = ? AND footprint.seq > ?"
+            " ORDER BY footprint.seq",
+            (user, dataset, after),
+        )
+        return self._ascending(rows, after)
+
+    def _ascending(self, rows: list[Any], after: int) -> list[Entry]:
         found = [self._read(_entry, row) for row in rows]
         for entry in found:  # in a damaged tree the order may lie, and a reader go in circles
             if not entry.seq > after:
                 raise damaged(self._name)
             after = entry.seq
         return found
+
+    def state(self, user: str, dataset: str) -> bytes | None:
+        if self._form < FORMAT:
+            return None
+        rows = self._rows("SELECT joint FROM state WHERE user = ? AND dataset = ?", (user, dataset))
+        return rows[0][0] if rows else None
+
+    def put_state(self, user: str, dataset: str, seq: int, state: bytes) -> None:
+        self._connection.execute(
+            "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)", (user, dataset, seq, state)
+        )
 
     def last(self) -> int:
         newest: int = self._rows("SELECT coalesce(max(seq), 0) FROM entry", ())[0][0]
@@ -125,6 +176,18 @@ class SqlitePage:
             None if price is None else price.epsilon,
         )
         self._connection.execute(f"INSERT INTO entry VALUES ({', '.join('?' * 17)})", row)
+        if entry.footprint is not None:
+            self._connection.execute(
+                "INSERT INTO footprint VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    entry.seq,
+                    entry.user,
+                    entry.dataset,
+                    entry.snapshot,
+                    entry.footprint,
+                    bool(entry.exact),
+                ),
+            )
         self.appended = entry.seq
 
     def _rows(self, sql: str, values: tuple[object, ...]) -> list[Any]:
@@ -156,6 +219,10 @@ def _entry(row: Any) -> Entry:
     grant = None if epsilon is None else Grant(user, dataset, epsilon, delta, rho, pico, at)
     price = None if event is None else Price(*row[15:17])
     written = None if event is None else json.loads(event)
+    footprint, snapshot, exact = row[17:20]
     return Entry(
-        seq, at, kind, user, dataset, before, after, grant, statement or "", written, price
+        *(seq, at, kind, user, dataset, before, after, grant, statement or "", written, price),
+        footprint,
+        snapshot,
+        None if exact is None else bool(exact),
     )

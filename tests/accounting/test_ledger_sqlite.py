@@ -104,7 +104,7 @@ def test_a_refused_charge_writes_nothing(book: SqliteBook, path: Path) -> None:
 def test_the_file_bears_a_stamp(book: SqliteBook, path: Path) -> None:
     with stranger(path) as other:
         assert one(other, "PRAGMA application_id") == APPLICATION == int.from_bytes(b"DPSL")
-        assert one(other, "PRAGMA user_version") == one(other, "SELECT format FROM meta") == 1
+        assert one(other, "PRAGMA user_version") == one(other, "SELECT format FROM meta") == 2
         assert len(str(one(other, "SELECT ledger FROM meta"))) == 32
 
 

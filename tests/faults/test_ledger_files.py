@@ -118,7 +118,7 @@ def test_another_database_is_no_ledger_and_is_left_alone(tmp_path: Path) -> None
 def test_a_newer_ledger_asks_for_a_newer_dpsql(path: Path) -> None:
     edited(path, "PRAGMA user_version = 7")
     assert complaint(path).endswith(
-        "the ledger has format 7, and this dpsql reads up to 1: it was written by a newer one;"
+        "the ledger has format 7, and this dpsql reads up to 2: it was written by a newer one;"
         " upgrade dpsql"
     )
 

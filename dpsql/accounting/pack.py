@@ -1,0 +1,61 @@
+"""Plain values and arrays of whole numbers as bytes, and back."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tree: TypeAlias = "dict[str, Any] | list[Any] | NDArray[np.int64] | str | int | None"
+
+_MARK = "array"
+_LEVEL = 1  # of compression: most of the time is the disk's
+
+
+def pack(tree: Tree) -> bytes:
+    """Dictionaries, lists, text, integers and int64 arrays as bytes."""
+    arrays: list[bytes] = []
+    text = json.dumps(_plain(tree, arrays), separators=(",", ":")).encode()
+    return zlib.compress(struct.pack("<I", len(text)) + text + b"".join(arrays), _LEVEL)
+
+
+def unpack(data: bytes) -> Any:
+    """What `pack` was given. Raises ValueError for other bytes."""
+    try:
+        raw = zlib.decompress(data)
+        (length,) = struct.unpack_from("<I", raw)
+        return _whole(json.loads(raw[4 : 4 + length]), raw, [4 + length])
+    except (zlib.error, struct.error, KeyError, TypeError):
+        raise ValueError("not packed by dpsql") from None
+
+
+def _plain(tree: Tree, arrays: list[bytes]) -> Any:
+    match tree:
+        case np.ndarray():
+            arrays.append(np.ascontiguousarray(tree, "<i8").tobytes())
+            return {_MARK: list(tree.shape)}
+        case dict():
+            return {key: _plain(value, arrays) for key, value in tree.items()}
+        case list():
+            return [_plain(value, arrays) for value in tree]
+        case _:
+            return tree
+
+
+def _whole(tree: Any, raw: bytes, at: list[int]) -> Any:
+    match tree:
+        case {"array": shape}:
+            size = int(np.prod(shape, dtype=np.int64))
+            found = np.frombuffer(raw, "<i8", size, at[0]).reshape(shape).astype(np.int64)
+            at[0] += 8 * size
+            return found
+        case dict():
+            return {key: _whole(value, raw, at) for key, value in tree.items()}
+        case list():
+            return [_whole(value, raw, at) for value in tree]
+        case _:
+            return tree
