@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dpsql.accounting.footprint import Footprint, Loss
+from dpsql.accounting.footprint import Factor, Footprint, Loss
 from dpsql.accounting.purse import LIMIT, NOTHING, Price
 
 if TYPE_CHECKING:
@@ -52,20 +52,27 @@ class Layer:
         before, work = self.high, sum(len(factor.table) for factor in loss.factors)
         written = self.dense.work if self.dense is not None else 0
         top = sum(factor.largest for factor in loss.factors)
+        if before + top > LIMIT:  # sums might leave 64 bits
+            self.dense = None
         for factor in loss.factors:
-            if self.high + top > LIMIT or not (self.shares and self.shares.holds(factor)):
-                self.dense = self.shares = None  # sums might leave 64 bits
-                break
-            self.shares.high = self.high
-            self.shares.add(factor, 0 if self.dense else STEPS)
-            if self.dense is not None and not self.dense.add(factor):
-                self.dense = None
-            self.high = self.dense.high if self.dense is not None else self.shares.high
+            self._add(factor)
         if self.dense is None and self.shares is None:
             self.high = before + top
         self.high = min(self.high, before + top if self.pairs else before + min(top, loss.most))
         self.prices += loss.most
         return work + (0 if self.dense is None else self.dense.work - written)
+
+    def _add(self, factor: Factor) -> None:
+        if self.dense is not None and not self.dense.add(factor):
+            self.dense = None
+        if self.shares is not None and not self.shares.holds(factor):
+            self.shares = None
+        if self.shares is not None:
+            self.shares.high = self.high
+            self.shares.add(factor, 0 if self.dense is not None else STEPS)
+            self.high = self.shares.high
+        if self.dense is not None:
+            self.high = self.dense.high
 
     @property
     def bound(self) -> int:
