@@ -71,6 +71,8 @@ def _listening(run: Run) -> Iterator[None]:
 
     def press(number: int, frame: FrameType | None) -> None:
         run.interrupted = True
+        if run.holding:
+            return
         signal.default_int_handler(number, frame)
 
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler

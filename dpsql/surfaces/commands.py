@@ -65,6 +65,7 @@ class Run:
     owner: bool = False
     code: int = 0
     asking: bool = False
+    holding: bool = False
     interrupted: bool = False  # Ctrl-C was pressed, whatever error a library made of it
 
     @contextmanager
@@ -73,6 +74,17 @@ class Run:
         self.asking = True
         yield
         self.asking = False
+
+    @contextmanager
+    def importing(self) -> Iterator[None]:
+        """Put Ctrl-C off: DuckDB and NumPy abort when their import is interrupted."""
+        self.holding = True
+        try:
+            yield
+        finally:
+            self.holding = False
+        if self.interrupted:
+            raise KeyboardInterrupt
 
     def charged(self) -> Cost | None:
         """What the statement that went wrong took from the purse."""

@@ -129,7 +129,8 @@ def opened(
     settings: dict[str, Any],
 ) -> Iterator[Session]:
     """A session, known to the run so that an interruption can say what was charged."""
-    from dpsql.session import Session
+    with run.importing():
+        from dpsql.session import Session
 
     with Session(
         db, schema=list(schemas) or None, user=user, ledger=ledger, settings=settings

@@ -100,7 +100,7 @@ def show(release: Release, form: str, intervals: bool, target: Target | None, ru
     """
     from dpsql.surfaces import terminal
     from dpsql.surfaces.formats import lines, summary
-    from dpsql.surfaces.output import aside, text_writer, words, write_lines
+    from dpsql.surfaces.output import aside, text_writer, words_of, write_lines
 
     made = lines(
         release,
@@ -121,7 +121,7 @@ def show(release: Release, form: str, intervals: bool, target: Target | None, ru
                 target.place(text_writer(made))
         except OSError as error:
             terminal.say(
-                f"cannot write {target.path}: {words(error)}; the answer follows", sys.stderr
+                f"cannot write {target.path}: {words_of(error)}; the answer follows", sys.stderr
             )
             run.code = 2
             show(release, "csv" if form == "parquet" else form, intervals, None, run)
@@ -134,7 +134,8 @@ def show(release: Release, form: str, intervals: bool, target: Target | None, ru
             raise
         except OSError as error:
             terminal.say(
-                f"cannot write to standard output: {words(error)}; the answer follows", sys.stderr
+                f"cannot write to standard output: {words_of(error)}; the answer follows",
+                sys.stderr,
             )
             run.code = 2
             again = lines(release, form, intervals=intervals, drawn=terminal.draws(sys.stderr))
