@@ -20,16 +20,12 @@ class Span:
     end: int
 
 
-def _place() -> Span | None:
-    return field(default=None, compare=False, repr=False)
-
-
 @dataclass(frozen=True, slots=True)
 class Ref:
     """A name as the analyst wrote it: column, or qualifier and column."""
 
     path: tuple[str, ...]
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +33,7 @@ class Column:
     """A declared column."""
 
     name: str
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +41,7 @@ class Slot:
     """A column of the released table: a group key or an aggregate."""
 
     name: str
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +50,7 @@ class Const:
 
     kind: str
     text: str
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +58,7 @@ class Param:
     """A parameter that has not got its value yet."""
 
     name: str
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,7 @@ class Call:
     filter: Expr | None = None
     distinct: bool = False
     ordered: bool = False
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +81,7 @@ class Compare:
     op: str
     left: Expr
     right: Expr
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +90,7 @@ class Logic:
 
     op: str
     args: tuple[Expr, ...]
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +99,7 @@ class Op:
 
     name: str
     args: tuple[Expr, ...]
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +107,14 @@ class Between:
     value: Expr
     low: Expr
     high: Expr
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     branches: tuple[tuple[Expr, Expr], ...]
     otherwise: Expr
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +122,7 @@ class Cast:
     arg: Expr
     type: str
     lenient: bool = False  # TRY_CAST
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +131,7 @@ class Star:
 
     relation: str = ""
     columns: bool = False
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +139,7 @@ class Foreign:
     """A construct that is never answered; `what` names it."""
 
     what: str
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 Expr: TypeAlias = (
@@ -229,6 +225,19 @@ def conjuncts(expr: Expr) -> tuple[Expr, ...]:
     if isinstance(expr, Logic) and expr.op == "AND":
         return tuple(part for arg in expr.args for part in conjuncts(arg))
     return (expr,)
+
+
+def size(expr: Expr) -> int:
+    """The number of parts of an expression, itself included."""
+    return sum(1 for _ in walk(expr))
+
+
+def fold(name: str) -> str:
+    """A name as DuckDB compares it: the case of ASCII letters means nothing."""
+    return name.translate(_LOWER)
+
+
+_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
 def quote(name: str) -> str:

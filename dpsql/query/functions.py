@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from dpsql.query.expr import Span
+
 _SIGNATURES = """
 + n>n nn>n di>d id>d dn>d nd>d ii>i
 - n>n nn>n di>d dn>d dd>n ii>i i>i
@@ -204,8 +206,9 @@ REFUSED_FUNCTIONS: dict[str, tuple[str, str]] = {
         ("reveals whether one person exists", "COUNT(*) FILTER (WHERE ...)"),
     ),
     **dict.fromkeys(
-        ["list", "array_agg", "string_agg", "group_concat", "listagg", "histogram", "histogram_exact",
-         "approx_top_k", "json_group_array", "json_group_object", "map_from_entries"],
+        ["list", "array_agg", "string_agg", "group_concat", "listagg", "histogram",
+         "histogram_exact", "approx_top_k", "json_group_array", "json_group_object",
+         "map_from_entries"],
         (_ALL, _COUNTS),
     ),
     "approx_count_distinct": ("counts distinct values, which is not a linear query", _COUNTS),
@@ -279,3 +282,27 @@ def match(args: str, kinds: tuple[str, ...]) -> bool:
     return len(seen) <= 1 and all(
         want in ("any", kind) or kind == "null" for kind, want in zip(kinds, expected, strict=False)
     )
+
+
+def shown(name: str) -> str:
+    """A function or an operator as messages write it."""
+    return f"{name}()" if name[0].isalpha() else name
+
+
+def refused(name: str, span: Span | None) -> tuple[str, Span | None, str]:
+    """Why a function is not answered, where, and what to write instead."""
+    reason, hint = REFUSED_FUNCTIONS.get(
+        name, ("is not on the list of what is answered", "an expression of functions on the list")
+    )
+    if name in AGGREGATES:
+        reason, hint = "is an aggregate, which cannot stand here", "it in SELECT or HAVING"
+    return f"{shown(name).upper()} {reason}", span, hint
+
+
+def forms(name: str) -> str:
+    """What a function takes, in words."""
+    listed = []
+    for args, _ in SIGNATURES[name]:
+        kinds = [KINDS[c] for c in args if c in KINDS]
+        listed.append("(" + ", ".join(kinds) + ")")
+    return " or ".join(listed)

@@ -136,7 +136,7 @@ def _ask(text: Text, found: list[Token]) -> Ask:
         raise _syntax(text, found, error) from None
     if len(nodes) != 1:
         raise text.refusal("this is not one SELECT", _span(first), _READ_ONLY)
-    return Ask(Converter(text.place).query(nodes[0]), text, sql, options)
+    return Ask(Converter(text).query(nodes[0]), text, sql, options)
 
 
 def _syntax(text: Text, found: list[Token], error: EmptyError) -> Exception:

@@ -21,8 +21,9 @@ from dpsql.query.expr import (
     Span,
 )
 from dpsql.query.grid import Grid
+from dpsql.query.guards import Guard
 from dpsql.query.predicate import ALWAYS, FALSE, TRUE, UNKNOWN, And, Is, Leaf, Not, Or, Predicate
-from dpsql.query.typing import Guard, Typer
+from dpsql.query.typing import Typer
 
 NOT_TRUE = -1  # FALSE or UNKNOWN
 Refuse: TypeAlias = "Callable[[str, Span | None, str], Refused]"
