@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpsql.errors import Refused, UsageError
-from dpsql.surfaces.commands import Run
 from dpsql.surfaces.options import opened
+from dpsql.surfaces.run import Run
 
 if TYPE_CHECKING:
     from dpsql.session import Session

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dpsql.errors import UsageError
-from dpsql.surfaces.commands import Run
+from dpsql.surfaces.run import Run
 
 if TYPE_CHECKING:
     from dpsql.session import Session

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpsql.surfaces.commands import Run
 from dpsql.surfaces.options import (
     chosen,
     database,
@@ -17,6 +16,7 @@ from dpsql.surfaces.options import (
     setting_options,
     statement,
 )
+from dpsql.surfaces.run import Run
 
 if TYPE_CHECKING:
     from dpsql.release import Release

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpsql.errors import UsageError
-from dpsql.surfaces.commands import Run
 from dpsql.surfaces.options import database, schema_option
+from dpsql.surfaces.run import Run
 
 if TYPE_CHECKING:
     from dpsql.curator.owner import Fit, Report

@@ -12,7 +12,6 @@ import click
 
 from dpsql.errors import Error, NoGrant, UsageError
 from dpsql.surfaces import statements
-from dpsql.surfaces.commands import Run
 from dpsql.surfaces.options import (
     chosen,
     database,
@@ -22,6 +21,7 @@ from dpsql.surfaces.options import (
     read,
     setting_options,
 )
+from dpsql.surfaces.run import Run
 
 if TYPE_CHECKING:
     from dpsql.session import Session

@@ -93,7 +93,7 @@ def cells(text: str) -> int:
         return len(text)
     from wcwidth import wcswidth
 
-    return max(wcswidth(text), 0)
+    return max(wcswidth(f" {text} ") - 2, 0)  # between spaces, as in a table
 
 
 def visible(text: str, keep: str = "") -> str:
