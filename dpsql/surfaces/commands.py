@@ -46,7 +46,8 @@ from the operating system.
 \b
 Exit codes: 0 answered, 1 SQL refused, 2 usage or schema, 3 data source, 4 budget,
 70 internal error, 130 interrupted. Errors go to standard error, as JSON with --format json.
-DPSQL_DEBUG=1 adds the stack of an error.
+DPSQL_DEBUG=1 adds the stack of an error, and for owners' commands its message, which may
+quote data.
 """
 
 

@@ -247,7 +247,7 @@ def test_an_interrupt_at_any_moment_tells_the_truth(town: Path) -> None:
     )
     seconds = random.Random(7)
     seen: set[int] = set()
-    for _ in range(12):
+    for _ in range(8):
         before = spent()
         with subprocess.Popen(
             [sys.executable, "-c", code, "query", "people.duckdb", GROUPED],
