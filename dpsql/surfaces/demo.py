@@ -144,7 +144,7 @@ def _answer(session: Session, run: Run, who: list[str], sql: str, **settings: An
     try:
         with run.statement():
             release = session.answer(sql, **settings)
-            show(release, "table", settings.get("intervals", False), None, run)
+            show(release, "table", None, run)
     except Refused as error:
         _say(faults.refusal(error, None))
     _say("")

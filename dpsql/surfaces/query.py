@@ -86,13 +86,13 @@ def query(
     try:
         with opened(run, db, schemas, user, ledger, chosen(settings)) as session, run.statement():
             release = session.answer(sql)
-            show(release, form, session.settings.intervals, target, run)
+            show(release, form, target, run)
     finally:
         if target is not None:
             target.discard()
 
 
-def show(release: Release, form: str, intervals: bool, target: Target | None, run: Run) -> None:
+def show(release: Release, form: str, target: Target | None, run: Run) -> None:
     """Write the release to its file or to standard output.
 
     A paid answer is never lost: what a file cannot take is printed, and what standard output
@@ -105,7 +105,6 @@ def show(release: Release, form: str, intervals: bool, target: Target | None, ru
     made = lines(
         release,
         form if form != "parquet" else "csv",
-        intervals=intervals,
         width=terminal.width(sys.stdout) if target is None else None,
         drawn=target is not None or terminal.draws(sys.stdout),
     )
@@ -115,7 +114,7 @@ def show(release: Release, form: str, intervals: bool, target: Target | None, ru
                 from dpsql.surfaces import frames
                 from dpsql.surfaces.sheet import sheet
 
-                page = sheet(release, intervals=intervals)
+                page = sheet(release)
                 target.place(lambda path: frames.parquet(page, path))
             else:
                 target.place(text_writer(made))
@@ -124,7 +123,7 @@ def show(release: Release, form: str, intervals: bool, target: Target | None, ru
                 f"cannot write {target.path}: {words_of(error)}; the answer follows", sys.stderr
             )
             run.code = 2
-            show(release, "csv" if form == "parquet" else form, intervals, None, run)
+            show(release, "csv" if form == "parquet" else form, None, run)
             return
         aside(f"wrote {len(release.rows):,} rows to {target.path}")
     else:
@@ -138,7 +137,7 @@ def show(release: Release, form: str, intervals: bool, target: Target | None, ru
                 sys.stderr,
             )
             run.code = 2
-            again = lines(release, form, intervals=intervals, drawn=terminal.draws(sys.stderr))
+            again = lines(release, form, drawn=terminal.draws(sys.stderr))
             write_lines(again, sys.stderr)
             return
     if form != "table" and form != "json":

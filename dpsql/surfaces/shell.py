@@ -131,7 +131,7 @@ class Shell:
 
         with self._run.statement():
             release = self._session.answer(sql.strip())
-            show(release, self._form, self._session.settings.intervals, None, self._run)
+            show(release, self._form, None, self._run)
 
     def _command(self, words: str) -> None:
         name, _, rest = words.partition(" ")

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import click
@@ -42,7 +42,6 @@ class Scripted:
 
     def __init__(self, database: Path, **options: Any) -> None:
         self.made.append({"database": database, **options})
-        self.settings = SimpleNamespace(intervals=options["settings"].get("intervals", False))
         self.last_charge: Cost | None = None
         self.datasets: dict[str, Any] = {}
         self.user = options["user"] or "alice"
@@ -309,7 +308,6 @@ from conftest import released
 from dpsql.release import Cost
 
 class Session:
-    settings = SimpleNamespace(intervals=False)
     last_charge = None
     user, datasets = "alice", {{}}
     def __init__(self, *a, **k): pass
