@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dpsql.errors import Refused
 from dpsql.query.expr import (
     Call,
+    Column,
     Const,
     Expr,
     Logic,
@@ -26,6 +27,7 @@ from dpsql.query.expr import (
     conjuncts,
     fold,
     rebuild,
+    walk,
 )
 from dpsql.query.functions import AGGREGATES
 from dpsql.query.guards import Guard
@@ -126,7 +128,9 @@ class _Binder:
         found = self._params.get(param.name)
         if found is None:
             raise self._refuse(
-                f"the parameter {param.name} has no value", param.span, "a value, or a literal"
+                f"the parameter {param.name} has no value",
+                param.span,
+                "a value for it (in Python: params), or a literal",
             )
         return dataclasses.replace(found, span=param.span)
 
@@ -214,12 +218,14 @@ class _Binder:
         having = None
         if query.having is not None:
             having = lift.condition(self._having(query.having, scope, aliases, keys), "HAVING")
+            if query.group_all:
+                self._require_plain_keys(having, keys)
         order = tuple(self._order(entry, query, scope, aliases, lift) for entry in query.order)
         if not lift.aggregates:
             raise self._refuse(
                 "there is no aggregate, so this would show which values exist",
                 items[0].span if items else None,
-                "COUNT(*) with the same columns in GROUP BY",
+                "the same with COUNT(*) in SELECT",
             )
         self._guards.extend(typer.guards)
         self._sugar.extend(lift.sugar)
@@ -243,7 +249,9 @@ class _Binder:
     ) -> Expr | None:
         parts = list(scope.where)
         if query.where is not None:
-            parts.append(row(self._names.resolve(query.where, scope, aliases), self._refuse))
+            parts.append(
+                row(self._names.resolve(query.where, scope, aliases), "WHERE", self._refuse)
+            )
         for part in parts:
             typer.boolean(part, "WHERE")
         listed = tuple(c for part in parts for c in conjuncts(part))
@@ -266,6 +274,17 @@ class _Binder:
             if plain in keys:
                 return plain
         return rebuild(expr, lambda part: self._having(part, scope, aliases, keys))
+
+    def _require_plain_keys(self, having: Expr, keys: Sequence[Expr]) -> None:
+        """Refuse computed keys in HAVING under GROUP BY ALL: DuckDB's versions group otherwise."""
+        for part in walk(having):
+            key = isinstance(part, Slot) and part.name[0] == "k"
+            if key and not isinstance(keys[int(part.name[1:])], Column):  # type: ignore[union-attr]
+                raise self._refuse(
+                    "HAVING of a computed key under GROUP BY ALL",
+                    part.span,
+                    "GROUP BY with the keys by name or position",
+                )
 
     # -- GROUP BY ------------------------------------------------------------------------------
 
@@ -312,7 +331,7 @@ class _Binder:
         else:
             known = aliases if isinstance(expr, Ref) else {}
             found = self._names.resolve(expr, scope, known)
-        return row(found, self._refuse)
+        return row(found, "GROUP BY", self._refuse)
 
     def _position(self, at: Const, width: int, clause: str) -> int:
         if not 1 <= int(at.text) <= width:

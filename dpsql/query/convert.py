@@ -70,6 +70,8 @@ _NAMED_FOREIGN = {
     "POSITIONAL_REFERENCE": "a positional reference",
     "DEFAULT": "DEFAULT",
 }
+_MADE = {"list_value": "a list", "struct_pack": "a struct", "map": "a map"}
+
 MAX_NESTING = 100  # expressions, and queries, inside each other
 
 
@@ -170,6 +172,8 @@ class Converter:
             ordered=bool(node.get("order_bys", {}).get("orders")),
             span=span,
         )
+        if call.name in _MADE:
+            return Foreign(_MADE[call.name], span)
         if call == Call("if", args) and len(args) == 3:  # how DuckDB 2 writes a CASE
             return Case(((args[0], args[1]),), args[2], span)
         return call
@@ -360,7 +364,7 @@ class Converter:
                 names = tuple(node.get("column_name_alias", ()))
                 return Derived(self.query(inner["node"]), node.get("alias", ""), names, span)
             case "JOIN":
-                return ForeignSource("a join", span)
+                return ForeignSource("a JOIN", span)
             case "TABLE_FUNCTION":
                 name = node.get("function", {}).get("function_name", "")
                 return ForeignSource(f"the table function {name}()", span)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from dpsql.errors import Refused
-from dpsql.query.expr import Call, Cast, Column, Const, Expr, Span
+from dpsql.query.expr import Call, Cast, Column, Const, Expr, Span, written
 from dpsql.schema import Column as Declared
 from dpsql.schema import Kind
 
@@ -56,7 +56,7 @@ def require_value(column: Column, declared: Declared, literal: Expr, refuse: Ref
         return
     nearest = ", ".join(sql(point) for point in declared.nearest(found))
     raise refuse(
-        f"{column.name} has no value {sql(found)}",
+        f"{written(column.name)} has no value {sql(found)}",
         literal.span,
         f"a declared value; the nearest are {nearest}",
     )
@@ -74,7 +74,7 @@ def require_edge(
 
 def binned(column: Column, declared: Declared, span: Span | None, refuse: Refuse) -> Refused:
     """The refusal of what a column in bins cannot tell."""
-    name = column.name
+    name = written(column.name)
     edges = ", ".join(str(edge) for edge in declared.edges)
     return refuse(
         f"{name} is declared in bins, so only its edges can be compared",
@@ -86,6 +86,8 @@ def binned(column: Column, declared: Declared, span: Span | None, refuse: Refuse
 def sql(found: object) -> str:
     """A value as SQL writes it."""
     match found:
+        case None:
+            return "NULL"
         case bool():
             return str(found).upper()
         case str():

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -243,6 +244,11 @@ _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 def quote(name: str) -> str:
     """A name as an identifier of SQL."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def written(name: str) -> str:
+    """A name as a person writes it: with quotes only where it needs them."""
+    return name if re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", name) else quote(name)
 
 
 def text_literal(value: str) -> str:

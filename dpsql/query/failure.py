@@ -7,7 +7,7 @@ from typing import Any
 
 from dpsql.errors import Refused
 from dpsql.query.declared import Refuse, sql
-from dpsql.query.expr import Call, Cast, Column, Expr, children, columns, render
+from dpsql.query.expr import Call, Cast, Column, Expr, children, columns, render, written
 from dpsql.query.functions import SIGNATURES, shown
 
 Fails = Callable[[Expr], bool]
@@ -23,7 +23,7 @@ def explain(exprs: Sequence[Expr], fails: Fails, example: Example, refuse: Refus
         lenient = "TRY_CAST" if isinstance(part, Cast) else "TRY"
         what = "this cast" if isinstance(part, Cast) else "this expression"
         if isinstance(part, Call) and part.name in SIGNATURES:
-            what = shown(part.name) if part.name[0].isalpha() else f"this {part.name}"
+            what = shown(part.name) if part.name[0].isalpha() else f"the operator {part.name}"
         return refuse(
             f"{what} is an error for some declared value{_values(part, example)}",
             part.span or broken[0].span,
@@ -45,7 +45,7 @@ def _values(part: Expr, example: Example) -> str:
     found = example(f"TRY({render(part)}) IS NULL AND {known}", names)
     if found is None:
         return ""
-    return ": " + ", ".join(f"{n} = {sql(v)}" for n, v in zip(names, found, strict=True))
+    return ": " + ", ".join(f"{written(n)} = {sql(v)}" for n, v in zip(names, found, strict=True))
 
 
 def _inner_first(expr: Expr) -> Iterator[Expr]:

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.domain import Domain
-from dpsql.query.declared import Refuse
+from dpsql.query.declared import Refuse, sql
 from dpsql.query.describe import Describer, Outputs, Params
 from dpsql.query.empty import SCHEMA, Empty, EmptyError
-from dpsql.query.expr import Column, Expr, columns, quote, render
+from dpsql.query.expr import Column, Expr, columns, quote, render, written
 from dpsql.query.failure import explain
 from dpsql.query.points import points
 from dpsql.query.predicate import TRUE, UNKNOWN, Leaf
@@ -242,7 +242,7 @@ class Grid:
         """Whether DuckDB raises an error for an expression somewhere on its grid."""
         try:
             source = self._source(self.domain(columns(part)))
-            self._empty.rows(f"SELECT count({render(part)}) FROM {source}")
+            self._empty.arrays(f"SELECT {render(part)} FROM {source}")
         except (EmptyError, AssertionError):
             return True
         return False
@@ -256,6 +256,15 @@ class Grid:
         except EmptyError:
             return None
         return found[0] if found else None
+
+    def example(self, domain: Domain, cell: int) -> str:
+        """The values of one cell, in words for the end of a sentence."""
+        codes = np.unravel_index(cell, domain.sizes) if domain.sizes else ()
+        listed = [
+            f"{written(name)} = {sql(self._dataset.column(name).point(int(code)))}"
+            for name, code in zip(domain.names, codes, strict=True)
+        ]
+        return ": " + ", ".join(listed) if listed else ""
 
     # -- what is kept --------------------------------------------------------------------------
 

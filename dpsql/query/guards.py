@@ -32,7 +32,7 @@ def guards(call: Call) -> Iterator[Guard]:
         yield Guard(
             Compare("=", divisor, _ZERO),
             f"the divisor of {name} is 0 for some declared value",
-            "NULLIF(divisor, 0)",
+            "NULLIF(..., 0) around the divisor",
             getattr(divisor, "span", None) or call.span,
         )
     if call.name == "sqrt":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dpsql.query import functions
 from dpsql.query.declared import Refuse
-from dpsql.query.expr import Call, Column, Expr, Op, Slot, Span, Star, rebuild, walk
+from dpsql.query.expr import Call, Column, Expr, Op, Slot, Span, Star, rebuild, walk, written
 from dpsql.query.statement import Aggregate
 from dpsql.query.typing import NUMBER, Type, Typer, column_type
 
@@ -54,16 +54,18 @@ class Lift:
                 self._slots[f"a{index}"] = NUMBER
                 return Slot(f"a{index}", expr.span)
             case Call(name=name) if name not in functions.SIGNATURES and name != "row":
-                raise self._refuse(*functions.refused(name, expr.span))
+                raise self._refuse(*functions.refused(expr))
             case Op(name="GROUPING", args=args):
                 index = self._grouping(args, expr)
                 self._slots[f"g{index}"] = NUMBER
                 return Slot(f"g{index}", expr.span)
-            case Column(name=name):
+            case Column():
+                name = written(expr.name)
                 raise self._refuse(
-                    f"{name} is neither grouped nor aggregated",
+                    f"{name} is neither grouped nor aggregated, so it would show single rows",
                     expr.span,
-                    f"{name} in GROUP BY, or an aggregate of it",
+                    f"{name} in GROUP BY with COUNT(*) in SELECT, or an aggregate such as "
+                    f"COUNT({name})",
                 )
             case Star():
                 raise self._refuse(
@@ -108,9 +110,9 @@ class Lift:
         """Refuse DISTINCT, ORDER BY and aggregates inside an aggregate."""
         if call.distinct:
             raise self._refuse(
-                f"{name}(DISTINCT ...) is not a linear query",
+                f"{name}(DISTINCT ...) cannot be made from noisy counts",
                 call.span,
-                "counts of the values: SELECT c, COUNT(*) FROM ... GROUP BY c",
+                functions.refused_name("approx_count_distinct", _column(call))[1],
             )
         if call.ordered:
             raise self._refuse(f"ORDER BY inside {name}", call.span, f"{name} without it")
@@ -120,7 +122,7 @@ class Lift:
             if part.name in functions.AGGREGATES:
                 raise self._refuse("an aggregate inside an aggregate", part.span, "one of them")
             if part.name not in functions.SIGNATURES and part.name != "row":
-                raise self._refuse(*functions.refused(part.name, part.span))
+                raise self._refuse(*functions.refused(part))
 
     def _takes_condition(self, kind: str, name: str, argument: Expr, call: Call) -> bool:
         """Whether an aggregate is of a condition. Raises Refused for a kind that it cannot take."""
@@ -139,7 +141,11 @@ class Lift:
                 "a comparison, e.g. COUNT_IF(c > 0)",
             )
         if found not in ("number", "boolean", "null"):
-            raise self._refuse(f"{name} of a {found}", span, "a number or a condition")
+            raise self._refuse(
+                f"{name} takes a number or a condition, and this is a {found}",
+                span,
+                f"{name} of a number, or of a condition such as c = 'x'",
+            )
         if found == "boolean" and kind not in ("count_if", "sum", "avg"):
             raise self._refuse(f"{name} of a condition", span, "AVG(condition)")
         return found == "boolean"
@@ -153,3 +159,8 @@ def aggregated(expr: Expr) -> bool:
         and (part.name in functions.AGGREGATES or part.name in functions.REFUSED_FUNCTIONS))
         for part in walk(expr)
     )  # fmt: skip
+
+
+def _column(call: Call) -> str:
+    """The first column that a call mentions, for an example."""
+    return next((written(part.name) for part in walk(call) if isinstance(part, Column)), "c")

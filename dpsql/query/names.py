@@ -19,8 +19,9 @@ from dpsql.query.expr import (
     rebuild,
     size,
     walk,
+    written,
 )
-from dpsql.query.functions import AGGREGATES, REFUSED_FUNCTIONS
+from dpsql.query.functions import AGGREGATES, REFUSED_FUNCTIONS, refused, refused_name
 
 if TYPE_CHECKING:
     from dpsql.query.scope import Scope
@@ -86,11 +87,14 @@ class Names:
             meaning = found[1]
             # the place of the name, so that a later refusal points at what the analyst wrote
             return Column(meaning.name, ref.span) if isinstance(meaning, Column) else meaning
+        if not path and name.lower() in REFUSED_FUNCTIONS:  # current_user, current_date, ...
+            reason, hint = refused_name(name.lower(), "c")
+            raise self._refuse(f"{name.upper()} {reason}", ref.span, hint)
         known = [shown for shown, _ in scope.names.values()]
         choices = {n.lower(): n for n in [*known, *aliases]}
-        near = difflib.get_close_matches(name.lower(), choices, 1, 0.5)
-        listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-        hint = choices[near[0]] if near else f"a declared column: {listed}"
+        near = difflib.get_close_matches(name.lower(), choices, 1, 0.7)
+        listed = ", ".join(map(written, known[:12])) + (", ..." if len(known) > 12 else "")
+        hint = written(choices[near[0]]) if near else f"a declared column: {listed}"
         raise self._refuse(f"there is no column {name!r}", ref.span, hint)
 
     def qualifier(self, name: str, scope: Scope, span: Span | None) -> None:
@@ -104,17 +108,23 @@ class Names:
             )
 
 
-def row(expr: Expr, refuse: Refuse) -> Expr:
+_ROW_HINTS = {
+    "WHERE": "the condition in HAVING, or in FILTER (WHERE ...)",
+    "GROUP BY": "a column, or an expression of columns",
+    "a derived table": "a derived table that only chooses columns and filters rows",
+}
+
+
+def row(expr: Expr, where: str, refuse: Refuse) -> Expr:
     """An expression about one row. Raises Refused for one with aggregates."""
     for part in walk(expr):
         if isinstance(part, Call) and part.name in AGGREGATES:
             name = part.name.replace("count_star", "count").upper()
             raise refuse(
-                f"the aggregate {name} where single rows are meant",
+                f"the aggregate {name} in {where}, which is about single rows",
                 part.span,
-                "the condition in HAVING, or the aggregate in SELECT",
+                _ROW_HINTS[where],
             )
         if isinstance(part, Call) and part.name == "unnest":
-            reason, hint = REFUSED_FUNCTIONS["unnest"]
-            raise refuse(f"UNNEST() {reason}", part.span, hint)
+            raise refuse(*refused(part))
     return expr

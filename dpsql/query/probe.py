@@ -30,17 +30,17 @@ def probe(ask: Ask, names: Names, sources: Sources) -> Probe | None:
     listed: list[Expr] = []
     for item, alias in query.items:
         if not isinstance(item, Star):
-            listed.append(row(names.resolve(item, scope, aliases), refuse))
+            listed.append(row(names.resolve(item, scope, aliases), "WHERE", refuse))
             if alias:
                 aliases[fold(alias)] = listed[-1]
     where = list(scope.where)
     if query.where is not None:
-        where.append(row(names.resolve(query.where, scope, aliases), refuse))
+        where.append(row(names.resolve(query.where, scope, aliases), "WHERE", refuse))
     if not zero and not any(_never(part) for part in where):
         return None
     for entry in query.order:
         if not isinstance(entry.expr, Star | Const):
-            listed.append(row(names.resolve(entry.expr, scope, aliases), refuse))
+            listed.append(row(names.resolve(entry.expr, scope, aliases), "WHERE", refuse))
     for part in where:
         typer.boolean(part, "WHERE")
     for part in listed:

@@ -17,7 +17,7 @@ from dpsql.query.typing import Typer
 from dpsql.schema import Dataset
 
 _SOURCE_HINTS = {
-    "a join": "one dataset; the owner can declare a dataset whose source is the join",
+    "a JOIN": "FROM one dataset; the owner can declare a dataset whose source is a join",
     "VALUES": "FROM a declared dataset",
     "a sample of rows": "the whole dataset: noise, not sampling, protects people",
     "PIVOT": "COUNT(*) FILTER (WHERE ...) for each column, or GROUP BY",
@@ -155,7 +155,9 @@ class Sources:
             if isinstance(item, Star):
                 fields += self._starred(item, inner)
                 continue
-            meaning = row(self._names.resolve(item, inner, aliases), self._refuse)
+            meaning = row(
+                self._names.resolve(item, inner, aliases), "a derived table", self._refuse
+            )
             if not isinstance(meaning, Column):
                 typer.of(meaning)
             if name:
@@ -165,7 +167,7 @@ class Sources:
             fields.append((name, meaning))
         where = inner.where
         if query.where is not None:
-            kept = row(self._names.resolve(query.where, inner, aliases), self._refuse)
+            kept = row(self._names.resolve(query.where, inner, aliases), "WHERE", self._refuse)
             typer.boolean(kept, "WHERE")
             where = (*where, kept)
         scope = Scope(inner.dataset, tuple(fields), frozenset({fold(alias)} - {""}), where)

@@ -44,8 +44,10 @@ class Trees:
         pending = [g for g in guards if not _harmless(g.condition)]
         leaves = self._grid.truths([g.condition for g in pending], self._refuse)
         for guard, leaf in zip(pending, leaves, strict=True):
-            if (leaf.table == TRUE).any():
-                raise self._refuse(guard.reason, guard.span, guard.hint)
+            failing = np.flatnonzero(leaf.table == TRUE)
+            if len(failing):
+                example = self._grid.example(leaf.domain, int(failing[0]))
+                raise self._refuse(guard.reason + example, guard.span, guard.hint)
 
     def prepare(self, exprs: Iterable[Expr]) -> None:
         """Evaluate all leaves of some conditions together, a query for each set of columns."""

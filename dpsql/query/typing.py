@@ -6,6 +6,7 @@ only; a column of bins only with its edges; every divisor is collected, to be ch
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -163,7 +164,7 @@ class Typer:
             if found.kind not in ("null", "date" if dates else known[0].kind) and not literal_date:
                 first = "date" if dates else known[0].kind
                 raise self._refuse(
-                    f"{where} mixes {first} and {found.kind}",
+                    f"{first} and {found.kind} are mixed in {where}",
                     part.span or span,
                     _cast_hint(part, first),
                 )
@@ -240,7 +241,7 @@ class Typer:
             raise self._refuse(f"{what} in {name}()", expr.span, f"{name}() without {what}")
         forms = functions.SIGNATURES.get(name)
         if forms is None:
-            raise self._refuse(*functions.refused(name, expr.span))
+            raise self._refuse(*functions.refused(expr))
         types = tuple(self.of(arg) for arg in expr.args)
         kinds = tuple(t.kind for t in types)
         for args, value in forms:
@@ -308,10 +309,22 @@ def column_type(column: Declared) -> Type:
 
 
 def _cast_hint(part: Expr, kind: str) -> str:
+    """How to make `part` a value of another kind."""
     name = {"number": "INTEGER", "text": "VARCHAR", "boolean": "BOOLEAN", "date": "DATE"}.get(kind)
-    if isinstance(part, Const) and part.kind == "text" and kind == "number":
-        return f"the number without quotes, or the cast: CAST('{part.text}' AS INTEGER)"
-    return f"the cast: CAST(... AS {name or kind.upper()})"
+    match part:
+        case Const(kind="text", text=text) if kind == "number":
+            return f"{text}, without quotes" if _is_number(text) else "a number, e.g. 30"
+        case Const(kind="integer" | "decimal" | "double", text=text) if kind == "text":
+            return f"the text with quotes: '{text}'"
+        case _:
+            return f"a cast, so that both sides are alike: CAST(... AS {name or kind.upper()})"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _foreign_hint(what: str) -> str:
@@ -321,4 +334,6 @@ def _foreign_hint(what: str) -> str:
         return "GROUP BY, which gives one row a group"
     if "subscript" in what:
         return "substring(column, 1, 1)"
+    if what == "a list":
+        return "the values in parentheses: IN (1, 2)"
     return "an expression of comparisons and functions on declared columns"
