@@ -53,6 +53,7 @@ class Curator:
         Raises BudgetError when the ledger refuses: then nothing was read. Raises SourceError or
         InternalError when reading fails: then the charge stands and nothing is released.
         """
+        self._engine.snapshot()  # a source that is gone or was changed costs nothing
         dataset = self._engine.dataset
         event = quote(workload, dataset, noise)
         receipt = self._ledger.charge(self._user, dataset.name, event, statement=statement)

@@ -6,9 +6,9 @@ that names the construct, and every later step refuses it.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from dpsql.query.expr import (
     Between,
@@ -26,6 +26,7 @@ from dpsql.query.expr import (
     Span,
     Star,
 )
+from dpsql.query.literals import Node, cast_type, constant
 from dpsql.query.syntax import (
     Cte,
     Derived,
@@ -37,9 +38,7 @@ from dpsql.query.syntax import (
     Table,
     Union,
 )
-
-Node: TypeAlias = dict[str, Any]
-Place: TypeAlias = Callable[[int, "int | None"], Span]  # DuckDB's byte offsets to a Span
+from dpsql.query.text import Text
 
 _COMMON = {"class", "type", "alias", "query_location", "query_location_length"}
 _COMPARE = {
@@ -71,18 +70,9 @@ _NAMED_FOREIGN = {
     "POSITIONAL_REFERENCE": "a positional reference",
     "DEFAULT": "DEFAULT",
 }
-_TYPES = {
-    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",
-    "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "TIME", "INTERVAL",
-}  # fmt: skip
-_SYNONYMS = {
-    "INT": "INTEGER", "INT4": "INTEGER", "SIGNED": "INTEGER", "INT8": "BIGINT", "LONG": "BIGINT",
-    "INT2": "SMALLINT", "SHORT": "SMALLINT", "INT1": "TINYINT", "INT16": "SMALLINT",
-    "INT32": "INTEGER", "INT64": "BIGINT", "INT128": "HUGEINT", "REAL": "FLOAT", "FLOAT4": "FLOAT",
-    "FLOAT8": "DOUBLE", "NUMERIC": "DECIMAL", "DEC": "DECIMAL", "TEXT": "VARCHAR",
-    "STRING": "VARCHAR", "CHAR": "VARCHAR", "BPCHAR": "VARCHAR", "BOOL": "BOOLEAN",
-    "LOGICAL": "BOOLEAN", "DATETIME": "TIMESTAMP",
-}  # fmt: skip
+_MADE = {"list_value": "a list", "struct_pack": "a struct", "map": "a map"}
+
+MAX_NESTING = 100  # expressions, and queries, inside each other
 
 
 def _set(node: Node, *known: str) -> list[str]:
@@ -92,25 +82,56 @@ def _set(node: Node, *known: str) -> list[str]:
     ]
 
 
-class Converter:
-    """Converts nodes of one text; `place` turns DuckDB's byte offsets into places in it."""
+def _first_location(node: Any) -> int | None:
+    """The least location of anything inside a node: DuckDB 1 places few sources itself."""
+    if isinstance(node, list):
+        parts = [_first_location(part) for part in node]
+    elif isinstance(node, dict):
+        parts = [node.get("query_location"), *(_first_location(part) for part in node.values())]
+    else:
+        return None
+    return min((part for part in parts if part is not None), default=None)
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+
+class Converter:
+    """Converts the nodes of one text."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._depth = 0
 
     def span(self, node: Node) -> Span | None:
+        """The place of a node, or of the first thing inside it."""
         start = node.get("query_location")
-        return None if start is None else self._place(start, node.get("query_location_length"))
+        if start is not None:
+            return self._text.place(start, node.get("query_location_length"))
+        start = _first_location(node)
+        return None if start is None else self._text.place(start, None)
+
+    @contextlib.contextmanager
+    def _nested(self, span: Span | None) -> Iterator[None]:
+        """Counts how deep the nodes are inside each other. Raises Refused above MAX_NESTING."""
+        self._depth += 1
+        if self._depth > MAX_NESTING:
+            raise self._text.refusal(
+                f"more than {MAX_NESTING} expressions or queries inside each other",
+                span,
+                "a flatter statement: fewer parentheses, CASEs and derived tables in each other",
+            )
+        yield
+        self._depth -= 1
 
     # -- expressions ---------------------------------------------------------------------------
 
     def expr(self, node: Node) -> Expr:
+        """The expression of a node; whatever is not known becomes a Foreign."""
         kind = node.get("class", "")
         span = self.span(node)
         convert = getattr(self, f"_{kind.lower()}", None) if kind in _CLASSES else None
         if convert is None:
             return Foreign(_NAMED_FOREIGN.get(kind, f"the construct {kind or 'unknown'}"), span)
-        found: Expr = convert(node, span)
+        with self._nested(span):
+            found: Expr = convert(node, span)
         return found
 
     def _exprs(self, nodes: Iterable[Node]) -> tuple[Expr, ...]:
@@ -124,25 +145,7 @@ class Converter:
     def _constant(self, node: Node, span: Span | None) -> Expr:
         if _set(node, *_COMMON, "literal", "value"):
             return Foreign("this form of a literal", span)
-        if "literal" in node:  # DuckDB 2
-            literal = node["literal"]
-            kind, text = literal["kind"], literal.get("text", "")
-            match kind:
-                case "INTEGER":
-                    return _integer(text.replace("_", ""), span)
-                case "NUMERIC":
-                    text = text.replace("_", "")
-                    double = "e" in text.lower()
-                    return Const("double" if double else "decimal", text, span)
-                case "STRING":
-                    return Const("text", text, span)
-                case "BOOLEAN":
-                    return Const("boolean", text.upper(), span)
-                case "NULL_LITERAL":
-                    return Const("null", "NULL", span)
-                case _:
-                    return Foreign(f"a literal of kind {kind}", span)
-        return _constant_1(node["value"], span)
+        return constant(node, span)
 
     def _function(self, node: Node, span: Span | None) -> Expr:
         unknown = _set(
@@ -160,11 +163,8 @@ class Converter:
             args = self._exprs(argument["expression"] for argument in arguments)
         else:
             args = self._exprs(node.get("children", ()))
-        name = node["function_name"].lower()
-        if name == "if" and len(args) == 3:
-            return Case(((args[0], args[1]),), args[2], span)
-        return Call(
-            name,
+        call = Call(
+            node["function_name"].lower(),
             args,
             operator=bool(node.get("is_operator")),
             filter=self.expr(node["filter"]) if "filter" in node else None,
@@ -172,6 +172,11 @@ class Converter:
             ordered=bool(node.get("order_bys", {}).get("orders")),
             span=span,
         )
+        if call.name in _MADE:
+            return Foreign(_MADE[call.name], span)
+        if call == Call("if", args) and len(args) == 3:  # how DuckDB 2 writes a CASE
+            return Case(((args[0], args[1]),), args[2], span)
+        return call
 
     def _comparison(self, node: Node, span: Span | None) -> Expr:
         op = _COMPARE.get(node["type"])
@@ -210,7 +215,7 @@ class Converter:
     def _cast(self, node: Node, span: Span | None) -> Expr:
         if _set(node, *_COMMON, "child", "cast_type", "type_expr", "try_cast"):
             return Foreign("this form of CAST", span)
-        name = _type_name(node)
+        name = cast_type(node)
         if name is None:
             return Foreign("a cast to this type", span)
         child = self.expr(node["child"])
@@ -234,6 +239,11 @@ class Converter:
     # -- queries -------------------------------------------------------------------------------
 
     def query(self, node: Node) -> Query:
+        """The query of a node; a clause that is not known is named in `foreign`."""
+        with self._nested(None):
+            return self._query(node)
+
+    def _query(self, node: Node) -> Query:
         order, limit, offset, foreign = self._modifiers(node.get("modifiers", ()))
         ctes = self._ctes(node.get("cte_map", {}))
         match node["type"]:
@@ -347,13 +357,14 @@ class Converter:
             case "SUBQUERY":
                 if "sample" in node:
                     return ForeignSource("a sample of rows", span)
-                if unknown := _set(node, *base, "subquery"):
+                inner = node["subquery"]
+                unknown = _set(node, *base, "subquery") + _set(inner, "node", "named_param_map")
+                if unknown:
                     return ForeignSource(f"{unknown[0]} on a derived table", span)
-                inner = self.query(node["subquery"]["node"])
                 names = tuple(node.get("column_name_alias", ()))
-                return Derived(inner, node.get("alias", ""), names, span)
+                return Derived(self.query(inner["node"]), node.get("alias", ""), names, span)
             case "JOIN":
-                return ForeignSource("a join", span)
+                return ForeignSource("a JOIN", span)
             case "TABLE_FUNCTION":
                 name = node.get("function", {}).get("function_name", "")
                 return ForeignSource(f"the table function {name}()", span)
@@ -371,66 +382,3 @@ _CLASSES = {
     "COLUMN_REF", "CONSTANT", "FUNCTION", "COMPARISON", "CONJUNCTION", "OPERATOR", "BETWEEN",
     "CASE", "CAST", "PARAMETER", "STAR",
 }  # fmt: skip
-
-
-def _integer(text: str, span: Span | None) -> Const:
-    """An integer literal; one beyond DuckDB's widest type is a double there."""
-    wide = abs(int(text)) >= 2**127
-    return Const("double", f"{float(text)!r}", span) if wide else Const("integer", text, span)
-
-
-def _constant_1(value: Node, span: Span | None) -> Expr:
-    """A literal as DuckDB 1 writes it: already a typed value."""
-    if value.get("is_null"):
-        return Const("null", "NULL", span)
-    type_ = value["type"]
-    found: Any = value.get("value")
-    match type_["id"]:
-        case "TINYINT" | "SMALLINT" | "INTEGER" | "BIGINT" | "UBIGINT":
-            return _integer(str(found), span)
-        case "HUGEINT":
-            return _integer(str((found["upper"] << 64) + found["lower"]), span)
-        case "DOUBLE" if isinstance(found, float | int):
-            text = repr(float(found))
-            return Const("double", text if "e" in text or "n" in text else f"{text}e0", span)
-        case "DECIMAL":
-            if isinstance(found, dict):
-                found = (found["upper"] << 64) + found["lower"]
-            scale = type_["type_info"].get("scale", 0)
-            digits = str(abs(found)).rjust(scale + 1, "0")
-            whole, part = (digits[:-scale], digits[-scale:]) if scale else (digits, "")
-            sign = "-" if found < 0 else ""
-            return Const("decimal", f"{sign}{whole}.{part}", span)
-        case "VARCHAR":
-            return Const("text", found, span)
-        case "BOOLEAN":
-            return Const("boolean", "TRUE" if found else "FALSE", span)
-        case other:
-            return Foreign(f"a literal of type {other}", span)
-
-
-def _type_name(node: Node) -> str | None:
-    """The type of a cast as DuckDB's SQL writes it, or None outside the types we know."""
-    if "type_expr" in node:  # DuckDB 2
-        named = node["type_expr"]
-        if named.get("class") != "TYPE" or len(named["qualified_name"]["path"]) != 1:
-            return None
-        name = named["type_name"].upper()
-        numbers = []
-        for child in named.get("children", ()):
-            text = child.get("literal", {}).get("text", "")
-            if not re.fullmatch(r"\d{1,4}", text):
-                return None
-            numbers.append(int(text))
-    else:
-        name, numbers = node["cast_type"]["id"].upper(), []
-        given = node["cast_type"].get("type_info", {})
-        if name == "DECIMAL":
-            numbers = [given["width"], given.get("scale", 0)]
-        elif given:
-            return None
-    name = _SYNONYMS.get(name, name)
-    if name == "DECIMAL":
-        width, scale = [*numbers, 18, 3][:2] if len(numbers) != 1 else (numbers[0], 0)
-        return f"DECIMAL({width},{scale})" if 0 <= scale <= width <= 38 and width else None
-    return name if name in _TYPES else None

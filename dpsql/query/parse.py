@@ -62,14 +62,16 @@ _REFUSED = {
     **dict.fromkeys(["COPY", "EXPORT", "IMPORT"], "writes or reads files"),
     **dict.fromkeys(["ATTACH", "DETACH", "USE"], "opens or closes databases"),
     **dict.fromkeys(["INSTALL", "LOAD", "FORCE", "UPDATE EXTENSIONS"], "loads code"),
-    **dict.fromkeys(["PRAGMA", "CALL", "CHECKPOINT", "VACUUM", "ANALYZE"], "runs the engine"),
+    **dict.fromkeys(
+        ["PRAGMA", "CALL", "CHECKPOINT", "VACUUM", "ANALYZE"], "commands the engine itself"
+    ),
     **dict.fromkeys(
         ["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT"], "controls transactions"
     ),
     **dict.fromkeys(["PREPARE", "EXECUTE", "DEALLOCATE"], "handles prepared statements"),
     **dict.fromkeys(
         ["SUMMARIZE", "PIVOT", "UNPIVOT", "PIVOT_WIDER", "PIVOT_LONGER", "TABLE"],
-        "shows values of single people",
+        "shows single people's values",
     ),
 }
 
@@ -136,7 +138,7 @@ def _ask(text: Text, found: list[Token]) -> Ask:
         raise _syntax(text, found, error) from None
     if len(nodes) != 1:
         raise text.refusal("this is not one SELECT", _span(first), _READ_ONLY)
-    return Ask(Converter(text.place).query(nodes[0]), text, sql, options)
+    return Ask(Converter(text).query(nodes[0]), text, sql, options)
 
 
 def _syntax(text: Text, found: list[Token], error: EmptyError) -> Exception:
@@ -146,15 +148,15 @@ def _syntax(text: Text, found: list[Token], error: EmptyError) -> Exception:
             f"{found[0].word} is not a query that can be answered", _span(found[0]), _READ_ONLY
         )
     last = found[-1]
-    for token in found:
-        quote = token.text[:1]
-        if quote in ("'", '"') and (len(token.text) < 2 or not token.text.endswith(quote)):
-            what = "text" if quote == "'" else "name"
-            return text.refusal(
-                f"a quoted {what} that does not end",
-                _span(token),
-                f"the closing quote ({quote}) after the {what}",
-            )
+    opened = text.open_quote()
+    if opened is not None:
+        quote = text.sql[opened.start]
+        what = "text" if quote == "'" else "name"
+        return text.refusal(
+            f"a quoted {what} that does not end",
+            opened,
+            f"the closing quote ({quote}) after the {what}",
+        )
     words = [token.word for token in found]
     if "TOP" in words:
         at = found[words.index("TOP")]

@@ -21,8 +21,9 @@ from dpsql.query.expr import (
     Span,
 )
 from dpsql.query.grid import Grid
+from dpsql.query.guards import Guard
 from dpsql.query.predicate import ALWAYS, FALSE, TRUE, UNKNOWN, And, Is, Leaf, Not, Or, Predicate
-from dpsql.query.typing import Guard, Typer
+from dpsql.query.typing import Typer
 
 NOT_TRUE = -1  # FALSE or UNKNOWN
 Refuse: TypeAlias = "Callable[[str, Span | None, str], Refused]"
@@ -43,8 +44,10 @@ class Trees:
         pending = [g for g in guards if not _harmless(g.condition)]
         leaves = self._grid.truths([g.condition for g in pending], self._refuse)
         for guard, leaf in zip(pending, leaves, strict=True):
-            if (leaf.table == TRUE).any():
-                raise self._refuse(guard.reason, guard.span, guard.hint)
+            failing = np.flatnonzero(leaf.table == TRUE)
+            if len(failing):
+                example = self._grid.example(leaf.domain, int(failing[0]))
+                raise self._refuse(guard.reason + example, guard.span, guard.hint)
 
     def prepare(self, exprs: Iterable[Expr]) -> None:
         """Evaluate all leaves of some conditions together, a query for each set of columns."""

@@ -43,9 +43,10 @@ def build(
         )
     ]
     done = finish(compiled, grid, released)
-    rows, stderr, low, high, withheld = _errors(
+    columns = _columns(
         compiled, done, measured.answers, measured.event, level, clamp=settings.clamp
     )
+    rows, stderr, low, high, withheld = _errors(done, columns, len(compiled.names))
     if withheld:
         notes.append(
             f"{withheld} ratio{'s are' if withheld > 1 else ' is'} NULL: too few rows stand below "
@@ -67,6 +68,8 @@ def build(
         left=tell.budget(measured.receipt.after),
         notes=tuple(notes),
         dataset=compiled.bound.dataset.name,
+        noisy=tuple(column in columns for column in range(len(compiled.names))),
+        intervals=settings.intervals,
     )
 
 
@@ -123,17 +126,9 @@ def _level(compiled: Compiled, confidence: float) -> tuple[float, list[str]]:
 
 
 def _errors(
-    compiled: Compiled,
-    done: Finished,
-    answers: Sequence[NDArray[np.int64]],
-    law: Event,
-    level: float,
-    *,
-    clamp: bool,
+    done: Finished, columns: dict[int, tuple[Any, Any, Any, Any]], width: int
 ) -> tuple[Any, Any, Any, Any, int]:
     """Rows with doubtful ratios withheld, and the errors and intervals of every cell."""
-    width = len(compiled.names)
-    columns = _columns(compiled, done, answers, law, level, clamp=clamp)
     rows = [list(row) for row in done.rows]
     grids: list[Cells] = [[[None] * width for _ in rows] for _ in range(3)]
     withheld = 0

@@ -205,7 +205,7 @@ class Session:
         choice = choose(compiled.workload, bound.dataset, _asked(settings), terms)
         with self._charging(balance):
             measured = curator.measure(compiled.workload, choice.noise, ask.text.sql.strip())
-        self._paid = tell.price(measured.receipt.price, terms)
+            self._paid = tell.price(measured.receipt.price, terms)
         return build(compiled, self._grid(bound.dataset), measured, choice, settings, terms)
 
     @contextlib.contextmanager

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpsql.errors import NoGrant, SourceError, UsageError
-from dpsql.surfaces.commands import Run
 from dpsql.surfaces.options import database, ledger_option, schema_option
+from dpsql.surfaces.run import Run
 
 if TYPE_CHECKING:
     from dpsql.accounting.ledger import Entry, Ledger

@@ -240,7 +240,7 @@ def test_a_file_that_is_not_parquet(tmp_path: Path, content: bytes) -> None:
     assert "is not a Parquet file" in refusal(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"age,b\n1,2\n3\n4,5,6,7\n" * 9, b"\xff\xfe\x00age\n"])
+@pytest.mark.parametrize("content", [b"", b"age,Age\n1,2\n", b"\xff\xfe\x00age\n"])
 def test_a_file_that_is_not_csv(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes(content)
