@@ -105,7 +105,7 @@ class Laplace:
     @property
     def rho(self) -> int:
         many, rest = divmod(self.sensitivity, self.largest)
-        cost = many * _shifted(self.largest, self.scale) + _shifted(rest, self.scale)
+        cost = many * shifted(self.largest, self.scale) + shifted(rest, self.scale)
         return math.ceil(cost * PICO * (1 + 2**-50))
 
     @property
@@ -141,8 +141,8 @@ def from_dict(fields: Mapping[str, Any]) -> Event:
             raise ValueError(f"no event is called {other!r}")
 
 
-def _shifted(moved: int, scale: Fraction) -> float:
-    """f(moved), rounded up.
+def shifted(moved: int, scale: Fraction) -> float:
+    """f(moved): the cost in rho of one coordinate with Laplace noise; not in pico; rounded up.
 
     With y = 1/b and g = 2q (1 - q^d) / (1 - q^2), each of the quantities below is within a few
     units of 2^-53 of its true value, and an error in y moves exp(-y) or 1 - exp(-d y) by no more

@@ -170,11 +170,11 @@ def tables_of(predicates: Iterable[Predicate]) -> list[TableOf]:
     return [(leaf.domain, leaf.table) for leaf in found.values()]
 
 
-def atoms(domain: Domain, tables: Sequence[TableOf]) -> Mapping[str, NDArray[np.int64]]:
-    """For each column, one representative code of every class that no table tells apart."""
+def classes(domain: Domain, tables: Sequence[TableOf]) -> Mapping[str, NDArray[np.int64]]:
+    """For each column, the class of each of its codes: no table tells those of a class apart."""
     found = {}
     for name, size in zip(domain.names, domain.sizes, strict=True):
-        classes = np.zeros(size, np.int64)
+        merged = np.zeros(size, np.int64)
         for table_domain, table in tables:
             if name not in table_domain.names:
                 continue
@@ -187,12 +187,19 @@ def atoms(domain: Domain, tables: Sequence[TableOf]) -> Mapping[str, NDArray[np.
                     np.dtype((np.void, shaped.shape[1] * shaped.dtype.itemsize))
                 )
                 _, inverse = np.unique(rows.ravel(), return_inverse=True)
-            _, classes = np.unique(
-                classes * (int(inverse.max(initial=0)) + 1) + inverse, return_inverse=True
+            _, merged = np.unique(
+                merged * (int(inverse.max(initial=0)) + 1) + inverse, return_inverse=True
             )
-        _, first = np.unique(classes, return_index=True)
-        found[name] = np.sort(first).astype(np.int64)
+        found[name] = merged.astype(np.int64)
     return found
+
+
+def atoms(domain: Domain, tables: Sequence[TableOf]) -> Mapping[str, NDArray[np.int64]]:
+    """For each column, one representative code of every class that no table tells apart."""
+    return {
+        name: np.sort(np.unique(merged, return_index=True)[1]).astype(np.int64)
+        for name, merged in classes(domain, tables).items()
+    }
 
 
 def product(

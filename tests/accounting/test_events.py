@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsql.accounting.convert import epsilon_of
-from dpsql.accounting.events import PICO, Gaussian, Laplace, _shifted, from_dict
+from dpsql.accounting.events import PICO, Gaussian, Laplace, from_dict, shifted
 
 ORDERS = [1.0001, 1.01, 1.3, 2.0, 3.5, 8.0, 30.0, 200.0, 3000.0]
 
@@ -105,7 +105,7 @@ def test_the_float_of_the_divergence_is_rounded_up(moved, scale):
         y = decimal.Decimal(scale.denominator) / scale.numerator
         q = (-y).exp()
         truth = (moved - 2 * q * (1 - q**moved) / (1 - q * q)) * y
-        float_up = decimal.Decimal(_shifted(moved, scale))
+        float_up = decimal.Decimal(shifted(moved, scale))
         assert truth <= float_up <= truth + moved * y * decimal.Decimal(2) ** -46
 
 

@@ -1,0 +1,249 @@
+"""What a measurement costs each person, from the integers that are really measured.
+
+The answers of a block move by its weights, once for each of its groupings, wherever its condition
+holds; which group a person is in makes no difference. So only the columns of conditions and weights
+are touched, and a histogram of the whole table costs everybody the same.
+
+Where the classes of all blocks together are too many for one table, each block has its own; where
+those of one block are too many, the conditions that tell most apart count as true, and weights of
+too many classes as their largest value: bounds from above.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.accounting.events import PICO, shifted
+from dpsql.accounting.footprint import MOST_ENTRIES, Axis, Factor, Footprint, Loss
+from dpsql.accounting.purse import LIMIT, Price
+from dpsql.curator.columns import Family, weight_names
+from dpsql.curator.norms import family
+from dpsql.curator.quote import GaussianNoise, LaplaceNoise, Noise, quote
+from dpsql.query.linear import Workload, classes, product
+from dpsql.query.predicate import mentioned
+from dpsql.schema import Dataset, Neighbours
+
+_WORK = 1 << 22  # entries of a table times weights and tests
+_KEPT = 1 << 16  # entries of tables times weights that are remembered of a workload
+_RUNS = 1 << 12  # of a column's classes; a column of more is left out
+
+Ints: TypeAlias = NDArray[np.int64]
+Exact: TypeAlias = "NDArray[np.int64] | NDArray[np.object_]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Weights:
+    """Absolute weights (weights, cells) that each count in `times` answers."""
+
+    values: Ints
+    times: int
+    signed: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """Weights on the combinations of the classes of some columns."""
+
+    classes: Mapping[str, Ints]  # of each code
+    weights: tuple[_Weights, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(_size(merged) for merged in self.classes.values())
+
+    @property
+    def size(self) -> int:
+        return sum(weights.values.size for weights in self.weights)
+
+
+_KNOWN: weakref.WeakKeyDictionary[Workload, tuple[_Part, ...]] = weakref.WeakKeyDictionary()
+
+
+def footprint(workload: Workload, dataset: Dataset, noise: Noise) -> Footprint:
+    """What measuring the workload with this noise costs a person in each cell.
+
+    Its largest loss is the price of the event, wherever that is exact, and never more.
+    """
+    price = Price.of(quote(workload, dataset, noise))
+    if price.rho > LIMIT:  # which no purse holds
+        return Footprint(Loss(LIMIT), None)
+    parts = _parts(workload)
+    pairs = dataset.neighbours is Neighbours.REPLACE_ONE
+    rows = dataset.unit.max_rows
+    match noise:
+        case GaussianNoise(variance=variance):
+
+            def rho(part: _Part) -> Ints:
+                return _ceiling(_squares(part, rows, pairs), Fraction(PICO) / (2 * variance))
+
+            return Footprint(_loss(parts, rho, price.rho, pairs), None)
+        case LaplaceNoise(scale=scale):
+
+            def divergence(part: _Part) -> Ints:
+                return _divergences(part, rows, pairs, scale)
+
+            def epsilon(part: _Part) -> Ints:
+                return _ceiling(_sizes(part, rows), Fraction(PICO) / scale)
+
+            return Footprint(
+                _loss(parts, divergence, price.rho, pairs),
+                None if price.epsilon is None else _loss(parts, epsilon, price.epsilon, pairs),
+            )
+
+
+# -- the loss of each cell -------------------------------------------------------------------------
+
+
+def _squares(part: _Part, rows: int, pairs: bool) -> Exact:
+    """The sum of the squares of what a person's rows in a cell can move; for pairs, S_j's."""
+    largest = sum(w.times * len(w.values) * int(w.values.max(initial=0)) ** 2 for w in part.weights)
+    kind: Any = np.int64 if 2 * rows**2 * largest < 1 << 62 else object
+    found: Exact = np.zeros(int(np.prod(part.shape, dtype=np.int64)), kind)
+    for weights in part.weights:
+        factor = weights.times * rows**2 * (2 if pairs and weights.signed else 1)
+        for values in weights.values:
+            found = found + values.astype(kind, copy=False) ** 2 * factor
+    return found
+
+
+def _sizes(part: _Part, rows: int) -> Exact:
+    """The sum of the sizes of what a person's rows in a cell can move."""
+    largest = sum(w.times * len(w.values) * int(w.values.max(initial=0)) for w in part.weights)
+    kind: Any = np.int64 if rows * largest < 1 << 62 else object
+    found: Exact = np.zeros(int(np.prod(part.shape, dtype=np.int64)), kind)
+    for weights in part.weights:
+        for values in weights.values:
+            found = found + values.astype(kind, copy=False) * (weights.times * rows)
+    return found
+
+
+def _ceiling(whole: Exact, unit: Fraction) -> Ints:
+    """whole x unit, rounded up; at most LIMIT."""
+    values, place = np.unique(whole, return_inverse=True)
+    top, bottom = unit.numerator, unit.denominator
+    listed = [min(-(-int(value) * top // bottom), LIMIT) for value in values]
+    found: Ints = np.array(listed, np.int64)[place.reshape(-1)]
+    return found
+
+
+def _divergences(part: _Part, rows: int, pairs: bool, scale: Fraction) -> Ints:
+    """The sum of f(moved) over the answers with Laplace noise, rounded up; at most LIMIT."""
+    cost = np.zeros(int(np.prod(part.shape, dtype=np.int64)))
+    terms = 1
+    for weights in part.weights:
+        doubled = 2 if pairs and weights.signed else 1
+        for values in weights.values:
+            moves, place = np.unique(values, return_inverse=True)
+            each = [shifted(int(move) * rows * doubled, scale) / doubled for move in moves]
+            cost += np.array(each)[place.reshape(-1)] * weights.times
+            terms += 1
+    upwards = 1.0 + (terms + 8) * 2.0**-52  # more than the roundings of the sum and what follows
+    found: Ints = np.minimum(np.ceil(cost * PICO * upwards), float(LIMIT)).astype(np.int64)
+    return found
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def _loss(parts: Sequence[_Part], losses: Callable[[_Part], Ints], price: int, pairs: bool) -> Loss:
+    """The loss whose table on each part is `losses`, and which costs nobody more than `price`."""
+    constant, factors = 0, []
+    for part in parts:
+        table = np.minimum(losses(part), LIMIT if pairs else price)
+        least, factor = _reduced(part.classes, table.reshape(part.shape))
+        constant += least
+        factors += [factor] if factor is not None else []
+    if pairs:
+        constant *= 2
+    if constant >= price:
+        return Loss(price)
+    most = price - constant
+    if not pairs:
+        most = min(most, sum(factor.largest for factor in factors))
+    elif not factors:
+        return Loss(constant)
+    return Loss(constant, tuple(factors), most, pairs)
+
+
+def _reduced(columns: Mapping[str, Ints], table: Ints) -> tuple[int, Factor | None]:
+    """A table as its least entry and a factor of the rest, with no more classes than it must."""
+    axes: list[Axis] = []
+    for name, merged in columns.items():
+        place = len(axes)
+        rows = np.moveaxis(table, place, 0).reshape(table.shape[place], -1)
+        _, first, alike = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        codes = alike.reshape(-1)[merged]
+        starts = np.flatnonzero(np.diff(codes, prepend=-1))
+        if len(starts) > _RUNS:
+            table = table.max(axis=place)
+        elif len(first) == 1:
+            table = np.asarray(table.take(0, axis=place))
+        else:
+            table = table.take(first, axis=place)
+            axes.append(Axis(name, tuple(starts.tolist()), tuple(codes[starts].tolist())))
+    least = int(table.min())
+    rest = (table - least).reshape(-1)
+    return least, Factor(tuple(axes), tuple(rest.tolist())) if rest.any() else None
+
+
+def _parts(workload: Workload) -> tuple[_Part, ...]:
+    """The tables that hold the weights of all blocks; known for workloads that are kept."""
+    found = _KNOWN.get(workload)
+    if found is None:
+        families = [family(block) for block in workload.blocks if block.groups]
+        whole = _part(families, workload)
+        found = (whole,) if whole is not None else tuple(_fitting(f, workload) for f in families)
+        if sum(part.size for part in found) <= _KEPT:
+            _KNOWN[workload] = found
+    return found
+
+
+def _part(families: Sequence[Family], workload: Workload) -> _Part | None:
+    """The weights of some families on their common classes; None where these are too many."""
+    touched = {name for f in families for name in f.names}
+    names = [name for name in workload.domain.names if name in touched]
+    tables = [table for f in families for table in f.tables]
+    merged = classes(workload.domain.project(names), tables)
+    cells, width = 1, sum(len(f.weights) + len(f.tests) for f in families)
+    for of_column in merged.values():
+        cells *= _size(of_column)
+    if cells > MOST_ENTRIES or cells * width > _WORK:
+        return None
+    first = {name: np.unique(of, return_index=True)[1] for name, of in merged.items()}
+    codes, count = product(first)
+    return _Part(
+        merged,
+        tuple(_Weights(np.abs(f.values(codes, count)), f.times, f.signed) for f in families),
+    )
+
+
+def _fitting(whole: Family, workload: Workload) -> _Part:
+    """A family with as many of its tests as fit, or a bound on its weights."""
+    found = _part([whole], workload)
+    if found is not None:
+        return found
+    kept = Family((), whole.weights, whole.times)
+    found = _part([kept], workload)
+    if found is None:
+        largest = np.array([[weight.largest] for weight in whole.weights], np.int64)
+        bounds = _Weights(largest, whole.times, whole.signed)
+        return _Part({}, (bounds,))
+    own = {name for weight in whole.weights for name in weight_names(weight)}
+    for test in sorted(whole.tests, key=lambda test: len(mentioned(test) - own)):
+        more = Family((*kept.tests, test), whole.weights, whole.times)
+        larger = _part([more], workload)
+        if larger is not None:
+            kept, found = more, larger
+    return found
+
+
+def _size(merged: Ints) -> int:
+    """How many classes a column has."""
+    return int(merged.max(initial=0)) + 1
