@@ -12,6 +12,7 @@ from pathlib import Path
 from dpsql.schema.column import Column
 from dpsql.schema.faults import (
     Fault,
+    append_only_faults,
     name_faults,
     neighbours_faults,
     refuse,
@@ -58,6 +59,8 @@ class Dataset:
 
     `synopses` names sets of columns that a synopsis may learn together. `unsafe` says that values
     were read off the data. `folder` is where the file stood, for a relative path of its source.
+    `append_only` says that rows are only ever added, never changed: what the rows of one state of
+    the table lost, those that come later did not. Only where the unit is a row.
     """
 
     name: str
@@ -69,6 +72,7 @@ class Dataset:
     synopses: Synopses = ()
     unsafe: bool = False
     folder: Path | None = field(default=None, compare=False)
+    append_only: bool = False
 
     def __post_init__(self) -> None:
         refuse(f"dataset {self.name!r}", self._faults())
@@ -80,6 +84,7 @@ class Dataset:
             yield Fault(("columns",), "the dataset has no columns", "declare one or more")
         yield from same_names(names)
         yield from neighbours_faults(self.neighbours, self.unit.column)
+        yield from append_only_faults(self.append_only, self.unit.column)
         yield from synopses_faults(self.synopses, names)
 
     def column(self, name: str) -> Column:
@@ -94,8 +99,8 @@ class Dataset:
     def digest(self) -> str:
         """SHA-256, in hex, of what decides the meaning of a count.
 
-        That is the name, the domains, the unit, the neighbours and the source: not descriptions,
-        synopses or `unsafe`.
+        That is the name, the domains, the unit, the neighbours, the source and whether rows are
+        only added: not descriptions, synopses or `unsafe`.
         """
         import hashlib
         import json
@@ -110,6 +115,7 @@ class Dataset:
                 [c.name, c.kind.value, c.nullable, c.table_name, sorted(c.fields.items())]
                 for c in self.columns
             ],
+            *(["append-only"] if self.append_only else []),
         ]
         text = json.dumps(meaning, default=_exact)
         return hashlib.sha256(text.encode()).hexdigest()

@@ -88,6 +88,13 @@ def neighbours_faults(neighbours: Neighbours, column: str | None) -> Iterator[Fa
         yield Fault(("neighbours",), found, 'neighbours = "add-remove", or unit = "row"')
 
 
+def append_only_faults(append_only: bool, column: str | None) -> Iterator[Fault]:
+    """Rows that stay as they are say nothing about people who get more of them."""
+    if append_only and column is not None:
+        found = f"append_only is about rows, and the unit is {column!r}"
+        yield Fault(("append_only",), found, 'remove append_only, or unit = "row"')
+
+
 def source_faults(table: str | None, query: str | None, file: str | None) -> Iterator[Fault]:
     """Faults of a source: exactly one of the three, and not empty."""
     given = {"table": table, "query": query, "file": file}

@@ -62,6 +62,11 @@ def json_schema() -> dict[str, Any]:
                 "description": "replace-one: the number of rows is public; unit = row only.",
             },
             "unit": _unit(),
+            "append_only": {
+                "type": "boolean",
+                "default": False,
+                "description": "Rows are only added, never changed; unit = row only.",
+            },
             "unsafe": {
                 "type": "boolean",
                 "default": False,

@@ -14,6 +14,7 @@ from dpsql.schema.columns import read_columns, read_synopses
 from dpsql.schema.dataset import Dataset, Source, Unit
 from dpsql.schema.faults import (
     Fault,
+    append_only_faults,
     name_faults,
     neighbours_faults,
     same_names,
@@ -31,6 +32,7 @@ TOP_KEYS = (
     "description",
     "neighbours",
     "unit",
+    "append_only",
     "unsafe",
     "source",
     "columns",
@@ -102,17 +104,23 @@ def _dataset(top: Table, folder: Path | None) -> Dataset | None:
     description = top.text("description") or ""
     neighbours = _neighbours(top)
     unit = _unit(top)
+    append_only = top.flag("append_only")
     unsafe = top.flag("unsafe")
     source = _source(top)
     columns, names = read_columns(top)
     synopses = read_synopses(top)
     if isinstance(top.fields.get("unit"), dict):
-        top.add(neighbours_faults(neighbours, top.fields["unit"].get("column", "a person")))
+        person = top.fields["unit"].get("column", "a person")
+        top.add(neighbours_faults(neighbours, person))
+        top.add(append_only_faults(append_only, person))
     top.add(same_names(names))
     top.add(synopses_faults(synopses, names))
     if top.faults or name is None or unit is None or source is None:
         return None
-    return Dataset(name, columns, neighbours, unit, source, description, synopses, unsafe, folder)
+    return Dataset(
+        *(name, columns, neighbours, unit, source, description, synopses, unsafe, folder),
+        append_only=append_only,
+    )
 
 
 def _neighbours(top: Table) -> Neighbours:

@@ -32,6 +32,8 @@ def dumps(dataset: Dataset, json_schema: str | None = "./dataset.schema.json") -
         lines.append("unsafe = true")
     lines.append(f"neighbours = {literal(dataset.neighbours.value)}")
     lines.append(f"unit = {unit_literal(dataset.unit.column, dataset.unit.max_rows)}")
+    if dataset.append_only:
+        lines.append("append_only = true")
     lines += ["", "[source]"]
     lines += [f"{name} = {literal(value)}" for name, value in fields.items() if value is not None]
     lines += ["", "[columns]"]

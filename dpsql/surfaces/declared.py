@@ -23,6 +23,8 @@ def dataset_lines(
     if dataset.description:
         yield visible(dataset.description)
     yield protected(dataset)
+    if dataset.append_only:
+        yield "rows are only ever added: later rows do not pay for answers about earlier ones"
     if dataset.unsafe:
         yield "unsafe: values were read off the data; nothing is answered until the owner confirms"
     rows = [
@@ -109,6 +111,7 @@ def dataset_fields(dataset: Dataset) -> dict[str, Any]:
         "description": dataset.description,
         "neighbours": dataset.neighbours.value,
         "unit": {"column": dataset.unit.column, "max_rows": dataset.unit.max_rows},
+        "append_only": dataset.append_only,
         "unsafe": dataset.unsafe,
         "universe": str(math.prod(column.cells for column in dataset.columns)),
         "columns": [_column_fields(column) for column in dataset.columns],

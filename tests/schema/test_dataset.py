@@ -32,6 +32,7 @@ def dataset(**changes: Any) -> Dataset:
         ({"columns": (SEX, Column("sEX", Kind.BOOLEAN))}, "one name to SQL"),
         ({"columns": (SEX, SEX)}, "one name to SQL"),
         ({"neighbours": Neighbours.REPLACE_ONE, "unit": Unit("pid", 2)}, "replace-one is about"),
+        ({"append_only": True, "unit": Unit("pid", 2)}, "append_only is about rows"),
         ({"synopses": (("main", ()),)}, "has no columns"),
         ({"synopses": (("main", ("age",)),)}, "there is no column 'age'"),
         ({"synopses": (("main", ("sex", "SEX")),)}, "listed twice"),

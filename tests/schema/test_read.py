@@ -211,6 +211,17 @@ def test_replace_one_is_about_rows() -> None:
     assert (problem.key, problem.line) == ("neighbours", 1)
 
 
+def test_append_only_is_about_rows() -> None:
+    text = column('type = "boolean"')
+    assert not loads(text).append_only
+    assert loads("append_only = true\n" + text).append_only
+    person = text.replace('"row"', '{column = "id", max_rows = 2}')
+    (problem,) = problems("append_only = true\n" + person)
+    assert (problem.key, problem.line) == ("append_only", 1)
+    (problem,) = problems("append_only = 1\n" + text)
+    assert (problem.key, problem.line) == ("append_only", 1)
+
+
 def test_a_section_of_the_wrong_shape_is_refused() -> None:
     listed = problems('dataset = "d"\nunit = "row"\nsource = 1\ncolumns = 2\nsynopses = 3')
     assert [problem.key for problem in listed] == ["source", "columns", "synopses"]

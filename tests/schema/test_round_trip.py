@@ -118,6 +118,7 @@ def datasets(draw: st.DrawFn) -> Dataset:
         description=draw(texts),
         synopses=tuple(draw(st.dictionaries(names, subsets, max_size=2)).items()),
         unsafe=draw(st.booleans()),
+        append_only=person is None and draw(st.booleans()),
     )
 
 
@@ -199,6 +200,7 @@ def test_the_digest_does_not_change_between_versions() -> None:
         replace(BASE, neighbours=Neighbours.REPLACE_ONE),
         replace(BASE, unit=Unit("pid", 1)),
         replace(BASE, source=Source(file="visits")),
+        replace(BASE, append_only=True),
         replace(BASE, columns=BASE.columns[:2]),
         replace(BASE, columns=(BASE.columns[1], BASE.columns[0], BASE.columns[2])),
         replace(BASE, columns=(replace(BASE.columns[0], values=("m", "f")), *BASE.columns[1:])),
