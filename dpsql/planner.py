@@ -8,6 +8,7 @@ a price a statement costs a hundredth of the grant.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -76,13 +77,21 @@ def choose(workload: Workload, dataset: Dataset, asked: Asked, terms: Terms) -> 
 
 
 def candidates(
-    workload: Workload, dataset: Dataset, asked: Asked, terms: Terms
+    workload: Workload,
+    dataset: Dataset,
+    asked: Asked,
+    terms: Terms,
+    charged: Callable[[Noise], Cost] | None = None,
 ) -> tuple[Candidate, ...]:
-    """Every backend that could answer at the price asked for, with its error; for EXPLAIN."""
+    """Every backend that could answer at the price asked for, with its error; for EXPLAIN.
+
+    `charged` tells what a purse would pay for a noise, where there is a purse.
+    """
     found = []
     for name in ("laplace",) if terms.pure else ("gaussian", "laplace"):
         choice = _choice(name, workload, dataset, asked, terms)
-        found.append(Candidate(name, choice.price, rmse(workload, choice.event)))
+        paid = None if charged is None else charged(choice.noise)
+        found.append(Candidate(name, choice.price, rmse(workload, choice.event), paid))
     return tuple(found)
 
 

@@ -158,11 +158,15 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to answer a plan: its price, and the root of the mean squared error, in rows."""
+    """One way to answer a plan: its price, and the root of the mean squared error, in rows.
+
+    `charged` is what the purse would pay, where there is a purse.
+    """
 
     backend: str
     price: Cost
     rmse: float
+    charged: Cost | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +176,8 @@ class Plan:
     `rows` has the group keys filled in and None for the values; `stderr` the predicted standard
     errors. `sensitivity` is the L2 sensitivity in rows, exact or (`sensitivity_exact` False) a
     bound from above; `cells` the number of cells of the domain of the columns mentioned;
-    `queries` the number of linear queries.
+    `queries` the number of linear queries. `price` is what the statement costs alone, `charged`
+    what it would take from the purse after all that was asked before, if there is a purse.
     """
 
     columns: tuple[str, ...]
@@ -189,6 +194,7 @@ class Plan:
     left: Budget | None
     notes: tuple[str, ...] = ()
     dataset: str = ""
+    charged: Cost | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
@@ -200,8 +206,14 @@ class Plan:
             "stderr": [[_plain(value) for value in row] for row in self.stderr],
             "backend": self.backend,
             "price": self.price.to_dict(),
+            "charged": self.charged and self.charged.to_dict(),
             "candidates": [
-                {"backend": c.backend, "price": c.price.to_dict(), "rmse": c.rmse}
+                {
+                    "backend": c.backend,
+                    "price": c.price.to_dict(),
+                    "charged": c.charged and c.charged.to_dict(),
+                    "rmse": c.rmse,
+                }
                 for c in self.candidates
             ],
             "sensitivity": self.sensitivity,

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.events import Event
-from dpsql.accounting.ledger import Ledger, Receipt
+from dpsql.accounting.ledger import Ledger, Receipt, Rise
 from dpsql.curator import noise as samplers
 from dpsql.curator.cells import Cells, project
 from dpsql.curator.engines.protocol import Engine
+from dpsql.curator.footprint import footprint
 from dpsql.curator.quote import GaussianNoise, LaplaceNoise, Noise, quote
 from dpsql.curator.sealed import Sealed, unseal
 from dpsql.errors import Error, InternalError
@@ -53,10 +54,17 @@ class Curator:
         Raises BudgetError when the ledger refuses: then nothing was read. Raises SourceError or
         InternalError when reading fails: then the charge stands and nothing is released.
         """
-        self._engine.snapshot()  # a source that is gone or was changed costs nothing
+        snapshot = self._snapshot_of_people()  # a source that is gone or changed costs nothing
         dataset = self._engine.dataset
         event = quote(workload, dataset, noise)
-        receipt = self._ledger.charge(self._user, dataset.name, event, statement=statement)
+        receipt = self._ledger.charge(
+            self._user,
+            dataset.name,
+            event,
+            statement=statement,
+            footprint=footprint(workload, dataset, noise),
+            snapshot=snapshot,
+        )
         try:
             answers = self._noisy(workload, noise)
         except Error:
@@ -66,6 +74,28 @@ class Curator:
                 "reading the data failed; the price was charged and nothing is released"
             ) from None
         return Measurement(tuple(answers), event, receipt)
+
+    def rise(self, workload: Workload, noise: Noise) -> Rise:
+        """What `measure` would take from the purse; free, and reads no row.
+
+        Raises NoGrant, and SourceError once the data cannot be counted any more.
+        """
+        dataset = self._engine.dataset
+        return self._ledger.rise(
+            self._user,
+            dataset.name,
+            quote(workload, dataset, noise),
+            footprint=footprint(workload, dataset, noise),
+            snapshot=self._snapshot_of_people(),
+        )
+
+    def _snapshot_of_people(self) -> str:
+        """What releases must share for their losses to be those of the same people.
+
+        Where rows are only added, a row keeps its cell in every later state of the table.
+        """
+        snapshot, dataset = self._engine.snapshot(), self._engine.dataset
+        return f"append-only {dataset.digest}" if dataset.append_only else snapshot
 
     # -- behind the wall -----------------------------------------------------------------------
 

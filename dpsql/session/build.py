@@ -19,7 +19,7 @@ from dpsql.planner import Choice, Terms
 from dpsql.query.compile import Compiled
 from dpsql.query.finish import Finished, finish, planned
 from dpsql.query.grid import Grid
-from dpsql.release import Budget, Candidate, Plan, Release
+from dpsql.release import Budget, Candidate, Cost, Plan, Release
 from dpsql.session import tell
 from dpsql.session.settings import Settings
 
@@ -64,7 +64,7 @@ def build(
         confidence=settings.confidence,
         backend=choice.backend,
         price=choice.price,
-        charged=tell.price(measured.receipt.price, terms),
+        charged=tell.price(measured.receipt.charged, terms),
         left=tell.budget(measured.receipt.after),
         notes=tuple(notes),
         dataset=compiled.bound.dataset.name,
@@ -81,6 +81,7 @@ def build_plan(
     moved: Sensitivity,
     settings: Settings,
     left: Budget | None,
+    charged: Cost | None,
 ) -> Plan:
     """The plan of a statement that was not measured: keys, predicted errors, candidates."""
     _, notes = _level(compiled, settings.confidence)
@@ -105,6 +106,7 @@ def build_plan(
         left=left,
         notes=tuple(notes),
         dataset=compiled.bound.dataset.name,
+        charged=charged,
     )
 
 

@@ -18,7 +18,7 @@ from dpsql.accounting.ledger import Balance, Ledger
 from dpsql.curator.curator import Curator
 from dpsql.curator.engines.duckdb import DuckDBEngine
 from dpsql.curator.keys import unit_key
-from dpsql.curator.quote import moved
+from dpsql.curator.quote import Noise, moved
 from dpsql.errors import NoGrant, Refused, SourceError, UsageError
 from dpsql.planner import Asked, Terms, candidates, choose
 from dpsql.query.bind import Bound, Probe, bind
@@ -205,7 +205,7 @@ class Session:
         choice = choose(compiled.workload, bound.dataset, _asked(settings), terms)
         with self._charging(balance):
             measured = curator.measure(compiled.workload, choice.noise, ask.text.sql.strip())
-            self._paid = tell.price(measured.receipt.price, terms)
+            self._paid = tell.difference(measured.receipt.before, measured.receipt.after)
         return build(compiled, self._grid(bound.dataset), measured, choice, settings, terms)
 
     @contextlib.contextmanager
@@ -225,6 +225,7 @@ class Session:
             raise UsageError("this statement tells only the schema: it is free and has no plan")
         priced = settings.epsilon is not None or settings.rho is not None
         budget: Budget | None = None
+        workload, asked = compiled.workload, _asked(settings)
         try:
             balance = self.ledger.balance(self.user, bound.dataset.name)
             terms, budget = Terms.of(balance.grant), tell.budget(balance)
@@ -232,13 +233,17 @@ class Session:
             if not priced:
                 raise
             terms = Terms(1e-6, 0, 0)
+
+        def charged(noise: Noise) -> Cost:
+            return tell.price(self._curator(bound.dataset).rise(workload, noise).charged, terms)
+
         _check_delta(ask, terms.delta)
-        workload, asked = compiled.workload, _asked(settings)
         choice = choose(workload, bound.dataset, asked, terms)
-        listed = candidates(workload, bound.dataset, asked, terms)
+        listed = candidates(workload, bound.dataset, asked, terms, charged if budget else None)
         found = moved(workload, bound.dataset)
+        paid = charged(choice.noise) if budget else None
         grid = self._grid(bound.dataset)
-        return build_plan(compiled, grid, choice, listed, found, settings, budget)
+        return build_plan(compiled, grid, choice, listed, found, settings, budget, paid)
 
     def _compile(self, ask: Ask, params: Any) -> tuple[Bound | Probe, Compiled | None]:
         values, key = literals(params)

@@ -160,6 +160,10 @@ def plan(found: Plan) -> Release:
         ("L2 sensitivity", f"{found.sensitivity:.6g}{exact}"),
         ("price", f"epsilon {found.price.epsilon:.6g} at delta {found.price.delta:g}, "
                   f"rho {found.price.rho:.6g}"),
+        *([] if found.charged is None else [
+            ("charged after what was asked before", f"epsilon {found.charged.epsilon:.6g}, "
+                                                    f"rho {found.charged.rho:.6g}")
+        ]),
         ("candidates", candidates),
     ]  # fmt: skip
     errors = [e for row in found.stderr for e in row if e is not None]

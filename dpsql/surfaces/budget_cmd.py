@@ -221,8 +221,12 @@ def _what(entry: Entry) -> str:
         return f"grant ε {figure(entry.grant.epsilon)} at δ {entry.grant.delta:g}"
     if entry.price is None:
         return entry.kind
-    words = f"{entry.kind} ρ {figure(entry.price.rho / PICO)}"
-    pure = entry.price.epsilon
+    words = f"{entry.kind} ρ {figure(entry.charged.rho / PICO)}"
+    if entry.charged.rho < entry.price.rho:
+        words += f" (alone {figure(entry.price.rho / PICO)})"
+    if entry.exact is False:
+        words += ", a bound"
+    pure = entry.charged.epsilon
     return words if pure is None else f"{words}, pure ε {figure(pure / PICO)}"
 
 
@@ -252,6 +256,9 @@ def _json(entries: list[Entry]) -> Iterator[str]:
             "statement": entry.statement,
             "event": None if entry.event is None else dict(entry.event),
             "price": ones(entry.price),
+            "charged": None if entry.price is None else ones(entry.charged),
+            "exact": entry.exact,
+            "snapshot": entry.snapshot,
             "spent": ones(entry.after),
         }
         yield f"  {json.dumps(fields, ensure_ascii=False)}{',' if number < len(entries) else ''}"
