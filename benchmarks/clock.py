@@ -9,7 +9,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -82,18 +83,19 @@ def children(commands: Sequence[Sequence[str]], folder: Path, rounds: int = 9) -
     return [median(times) for times in zip(*found, strict=True)]
 
 
-def fsync(folder: Path, rounds: int = 200) -> float:
-    """Median wall seconds of writing two pages down to the disk that holds `folder`."""
+@contextmanager
+def fsync(folder: Path) -> Iterator[Callable[[], None]]:
+    """A call that writes two pages down to the disk that holds `folder`."""
     synchronise = getattr(os, "fdatasync", os.fsync)  # SQLite calls the same
     path = folder / "bare"
     handle = os.open(path, os.O_CREAT | os.O_WRONLY)
+
+    def write() -> None:
+        os.write(handle, PAGES)
+        synchronise(handle)
+
     try:
-
-        def write() -> None:
-            os.write(handle, PAGES)
-            synchronise(handle)
-
-        return medians([write] * rounds)[1]
+        yield write
     finally:
         os.close(handle)
         path.unlink()

@@ -29,6 +29,8 @@ def noise_at_rho(sensitivity: int, largest: int, rho: int) -> LaplaceNoise:
     if not rho > 0:
         raise UsageError("a price is above 0")
     high = _short(Fraction(sensitivity) * _root(Fraction(PICO, 2 * rho)))
+    while Laplace(sensitivity, largest, high).rho > rho:  # prices round up
+        high = _short(high * Fraction((1 << 20) + 1, 1 << 20))
     low = high / 1024
     while Laplace(sensitivity, largest, low).rho <= rho and low > Fraction(1, 1 << 40):
         high, low = low, low / 1024

@@ -25,7 +25,7 @@ from dpsql.query.groups import Groups, group
 from dpsql.query.linear import MAX_WEIGHT, Block, Table, Term, Weight, Workload
 from dpsql.query.predicate import ALWAYS, TRUE, And, Predicate, mentioned, truth
 from dpsql.query.statement import Aggregate, Bound, BoundSelect
-from dpsql.query.tree import Condition, Trees
+from dpsql.query.tree import Branch, Condition, Trees
 from dpsql.query.typing import Typer
 from dpsql.query.weights import whole
 
@@ -223,21 +223,18 @@ class _Weights:
                 return self._spread(parts, aggregate, kind)
 
     def _count(self, base: tuple[Condition, ...], argument: Expr | None, column: Any) -> int:
-        terms: list[tuple[tuple[Condition, ...], None]] = []
-        for conditions, value in (
-            self._trees.branches(argument) if argument is not None else [((), None)]
-        ):
-            if isinstance(argument, Column):  # not split into TRUE and FALSE
-                conditions, value = (), argument
-            known: tuple[Condition, ...] = ()
-            if isinstance(value, Column):
-                if column(value.name).nullable:
-                    known = ((Op("IS NOT NULL", (value,)), TRUE),)
-            elif value is not None and not isinstance(value, Const):
-                known = ((Op("IS NOT NULL", (value,)), TRUE),)
+        """The weight of COUNT(argument), where it is not NULL, or of COUNT(*)."""
+        branches: list[Branch] = [((), argument or Const("integer", "1"))]
+        if argument is not None and not isinstance(argument, Column):
+            branches = self._trees.branches(argument)
+        terms = []
+        for conditions, value in branches:
+            known: tuple[Condition, ...] = ((Op("IS NOT NULL", (value,)), TRUE),)
+            if isinstance(value, Const) or (
+                isinstance(value, Column) and not column(value.name).nullable
+            ):
+                known = ()
             terms.append(((*base, *conditions, *known), None))
-            if isinstance(argument, Column):
-                break
         return self._add(terms, 1)
 
     def _parts(self, base: tuple[Condition, ...], argument: Expr) -> list[_Part]:

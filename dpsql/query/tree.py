@@ -13,6 +13,7 @@ from dpsql.query.expr import (
     Between,
     Case,
     Cast,
+    Column,
     Compare,
     Const,
     Expr,
@@ -24,6 +25,7 @@ from dpsql.query.grid import Grid
 from dpsql.query.guards import Guard
 from dpsql.query.predicate import ALWAYS, FALSE, TRUE, UNKNOWN, And, Is, Leaf, Not, Or, Predicate
 from dpsql.query.typing import Typer
+from dpsql.schema import Kind
 
 NOT_TRUE = -1  # FALSE or UNKNOWN
 Refuse: TypeAlias = "Callable[[str, Span | None, str], Refused]"
@@ -130,9 +132,13 @@ class Trees:
                 yield (), expr
 
     def _boolean(self, expr: Expr) -> bool:
-        return _composite(expr) or (
-            not isinstance(expr, Const) and self._typer.of(expr).kind == "boolean"
-        )
+        match expr:
+            case Const():
+                return False
+            case Column(name=name):
+                return self._typer.column(name).kind is Kind.BOOLEAN
+            case _:
+                return _composite(expr) or self._typer.of(expr).kind == "boolean"
 
 
 def _composite(expr: Expr) -> bool:

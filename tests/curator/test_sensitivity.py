@@ -273,6 +273,18 @@ def test_pairs_cut_short_are_never_below_the_truth(held, compared, workload):
 
 
 @settings(deadline=None, max_examples=50, derandomize=True)
+@given(workload=st.one_of(workloads(), workloads(WIDE)))
+def test_pairs_without_their_groups_are_never_below_the_truth(workload):
+    columns = pairs._columns
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairs, "_by_norms", lambda *args: [1 << 120] * 3)
+        patch.setattr(pairs, "_columns", lambda w, f, told: None if told else columns(w, f, told))
+        found = sensitivity(workload, REPLACE, 1)
+    assert found.squared < 1 << 120
+    assert_sound(found, brute(workload, REPLACE))
+
+
+@settings(deadline=None, max_examples=50, derandomize=True)
 @given(workload=workloads(blocks=1))
 def test_components_of_one_block_are_exact(workload):
     """What one visit of the whole domain finds, found by parts."""
