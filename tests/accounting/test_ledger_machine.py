@@ -2,6 +2,7 @@
 
 import itertools
 import tempfile
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dpsql.accounting.convert import rho_of
 from dpsql.accounting.events import PICO, Event, Gaussian, Laplace
 from dpsql.accounting.ledger import Ledger
 from dpsql.errors import BudgetExceeded, NoGrant, UsageError
+from tests.accounting.people import about
 
 users = st.sampled_from(["alice", "bob"])
 datasets = st.sampled_from(["adult", "cps"])
@@ -25,21 +27,39 @@ laplaces = st.builds(
 
 
 class Model:
-    """A purse in plain words."""
+    """A purse in plain words: what everybody lost, and what each group did on each snapshot."""
 
     def __init__(self) -> None:
-        self.rho, self.epsilon, self.pure = 0, 0, True
+        self.pure = True
         self.holds: tuple[str, int] | None = None  # ("rho" or "epsilon", how much)
+        self.losses: Counter[tuple[str, str, str]] = Counter()  # by kind, snapshot and group
 
-    def pays(self, event: Event) -> bool:
-        rho = self.rho + max(1, event.rho)
-        pure = self.pure and event.epsilon is not None
-        epsilon = self.epsilon + max(1, event.epsilon or 0)
+    def spent(self, kind: str) -> int:
+        snapshots = {when for of, when, _ in self.losses if of == kind}
+        return sum(
+            max(lost for (of, at, _), lost in self.losses.items() if (of, at) == (kind, when))
+            for when in snapshots
+        )
+
+    @property
+    def rho(self) -> int:
+        return self.spent("rho")
+
+    @property
+    def epsilon(self) -> int:
+        return self.spent("epsilon")
+
+    def pays(self, event: Event, snapshot: str = "", group: str = "") -> bool:
+        before, pure = self.losses.copy(), self.pure
+        where = (snapshot, group) if group else ("all", "all")
+        self.losses["rho", *where] += max(1, event.rho)
+        self.losses["epsilon", *where] += max(1, event.epsilon or 0)
+        self.pure = self.pure and event.epsilon is not None
         kind, most = self.holds or ("rho", 0)
-        if not (rho <= most if kind == "rho" else pure and epsilon <= most):
-            return False
-        self.rho, self.epsilon, self.pure = rho, epsilon, pure
-        return True
+        if self.spent(kind) <= most and (kind == "rho" or self.pure):
+            return True
+        self.losses, self.pure = before, pure
+        return False
 
 
 class Memory(stateful.RuleBasedStateMachine):
@@ -96,6 +116,30 @@ class Memory(stateful.RuleBasedStateMachine):
             assert receipt.after.spent_rho - receipt.before.spent_rho == receipt.price.rho
             self.written += 1
 
+    @stateful.rule(
+        user=users,
+        dataset=datasets,
+        event=gaussians | laplaces,
+        when=st.sampled_from(["march", "april"]),
+        code=st.integers(0, 2),
+    )
+    def charge_some(self, user: str, dataset: str, event: Event, when: str, code: int) -> None:
+        model = self.models.get((user, dataset))
+        footprint = about(event, "sex", code)
+        try:
+            asked = self.ledger.rise(user, dataset, event, footprint=footprint, snapshot=when)
+            receipt = self.ledger.charge(
+                user, dataset, event, statement="SELECT 2", footprint=footprint, snapshot=when
+            )
+        except NoGrant:
+            assert model is None or model.holds is None
+        except BudgetExceeded:
+            assert model is not None and not model.pays(event, when, str(code))
+        else:
+            assert model is not None and model.pays(event, when, str(code))
+            assert receipt.rise == asked and receipt.charged.rho <= receipt.price.rho
+            self.written += 1
+
     @stateful.rule()
     def reopen(self) -> None:
         pass
@@ -115,7 +159,7 @@ class Memory(stateful.RuleBasedStateMachine):
         assert [entry.seq for entry in log] == list(range(1, self.written + 1))
         for (user, dataset), model in self.models.items():
             mine = [e for e in log if (e.user, e.dataset) == (user, dataset)]
-            assert sum(e.price.rho for e in mine if e.price) == model.rho
+            assert sum(e.charged.rho for e in mine) == model.rho
             assert all(e.after == f.before for e, f in itertools.pairwise(mine))
 
     def teardown(self) -> None:

@@ -12,22 +12,34 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from types import FrameType
 from typing import Any
 
 import dpsql.accounting
+from dpsql.accounting import joint
 from dpsql.accounting.events import Gaussian
+from dpsql.accounting.footprint import Axis, Factor, Footprint, Loss
 from dpsql.accounting.ledger import Ledger
 from dpsql.errors import BudgetExceeded, LedgerError
 
 ROOM = os.path.dirname(os.path.abspath(dpsql.accounting.__file__))
+KEEPERS = ("ledger.py", "states.py", "sqlite_page.py", "sqlite_book.py")
 EVENT = Gaussian(1, Fraction(500))
 
 
 def pay(ledger: Ledger, statement: str, user: str = "alice") -> int:
     return ledger.charge(user, "adult", EVENT, statement=statement).seq
+
+
+def pay_for(ledger: Ledger, code: int, statement: str, user: str = "alice") -> int:
+    """Charge for the people with one code of a column."""
+    axis = Axis("sex", (0, code + 1, code + 2), (0, 1, 0))
+    loss = Loss(0, (Factor((axis,), (0, EVENT.rho)),), EVENT.rho)
+    return ledger.charge(
+        user, "adult", EVENT, statement=statement, footprint=Footprint(loss, None)
+    ).seq
 
 
 def say(text: str) -> None:
@@ -56,13 +68,19 @@ def ended(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def at_line(number: int, act: Callable[[], None]) -> Callable[[FrameType, str, Any], Any]:
-    """A trace function that acts when the `number`-th line of the accounting room is reached."""
-    left = number
+def at_line(
+    number: int, act: Callable[[], None], files: Sequence[str] = ("",)
+) -> Callable[[FrameType, str, Any], Any]:
+    """A trace function that acts when the `number`-th line of the accounting room is reached.
+
+    Only lines of files with the given ends count.
+    """
+    left, ends = number, tuple(files)
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal left
-        if not frame.f_code.co_filename.startswith(ROOM):
+        place = frame.f_code.co_filename
+        if not place.startswith(ROOM) or not place.endswith(ends):
             return None
         if event == "line":
             left -= 1
@@ -83,6 +101,37 @@ def race(path: str) -> None:
                 say("paid")
             except BudgetExceeded:
                 say("refused")
+
+
+def race_for(path: str, code: str) -> None:
+    """The same, about the people with one code."""
+    with Ledger.open(path, create=False) as ledger:
+        say("ready")
+        for user in sys.stdin:
+            try:
+                pay_for(ledger, int(code), "", user.strip())
+                say("paid")
+            except BudgetExceeded:
+                say("refused")
+
+
+def kill_people_at_lines(path: str) -> None:
+    """Die at each line of those that keep a charge with a footprint, in turn."""
+    joint.BATCH = 3  # so that states are written down on the way
+    with Ledger.open(path) as ledger:
+        pay_for(ledger, 0, "first")  # what is imported at the first charge is imported here
+
+    def work(number: int) -> None:
+        ledger = Ledger.open(path)
+        sys.settrace(at_line(number, lambda: os.kill(os.getpid(), signal.SIGKILL), KEEPERS))
+        pay_for(ledger, number % 5, str(number))
+        sys.settrace(None)
+        say(str(number))
+
+    number = 1
+    while ended(child(work, number)) == -signal.SIGKILL:
+        number += 1
+    say(f"steps {number - 1}")
 
 
 def kill_at_lines(path: str) -> None:
@@ -190,7 +239,9 @@ TRIALS: dict[str, Callable[..., None]] = {
     trial.__name__: trial
     for trial in (
         race,
+        race_for,
         kill_at_lines,
+        kill_people_at_lines,
         kill_at_instants,
         fork_after_open,
         foreign_fork,

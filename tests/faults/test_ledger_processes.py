@@ -48,21 +48,21 @@ def recorded(path: Path) -> list[str]:
     return [entry.statement for entry in charges]
 
 
-def test_fifty_processes_spend_exactly_what_is_there(path: Path) -> None:
-    rounds = 10
+def raced(path: Path, rounds: int, *trials: tuple[object, ...]) -> Iterator[list[str]]:
+    """What each of some processes says in each round of a race for a purse of 3 charges."""
     with Ledger.open(path) as ledger:
         for number in range(rounds):
             grant = ledger.grant(f"user{number}", dataset="adult", epsilon=0.38)
             assert 3 * EVENT.rho <= grant.rho < 4 * EVENT.rho
     racers = [
         subprocess.Popen(
-            command("race", path),
+            command(str(name), path, *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
         )
-        for _ in range(50)
+        for name, *arguments in trials
     ]
     try:
         for racer in racers:
@@ -71,14 +71,42 @@ def test_fifty_processes_spend_exactly_what_is_there(path: Path) -> None:
             for racer in racers:
                 assert racer.stdin is not None
                 racer.stdin.write(f"user{number}\n")
-            said = Counter(racer.stdout.readline() for racer in racers if racer.stdout)
-            assert said == {"paid\n": 3, "refused\n": 47}
+            yield [racer.stdout.readline().strip() for racer in racers if racer.stdout]
     finally:
         for racer in racers:
             racer.communicate(timeout=60)
+
+
+def test_fifty_processes_spend_exactly_what_is_there(path: Path) -> None:
+    rounds = 10
+    for said in raced(path, rounds, *[("race",)] * 50):
+        assert Counter(said) == {"paid": 3, "refused": 47}
     with Ledger.open(path, create=False) as ledger:
         spent = [purse.spent_rho for purse in ledger.purses() if purse.grant.user != "alice"]
     assert spent == [3 * EVENT.rho] * rounds
+
+
+def test_processes_that_ask_of_disjoint_people_do_not_pay_for_each_other(path: Path) -> None:
+    """A race of 24 processes about two groups: three answers about each."""
+    rounds = 6
+    for said in raced(path, rounds, *[("race_for", number % 2) for number in range(24)]):
+        for code in (0, 1):
+            assert Counter(said[code::2]) == {"paid": 3, "refused": 9}
+    with Ledger.open(path, create=False) as ledger:
+        spent = [purse.spent_rho for purse in ledger.purses() if purse.grant.user != "alice"]
+    assert spent == [3 * EVENT.rho] * rounds
+
+
+def test_killed_at_any_line_of_a_joint_charge_the_sums_stay_those_of_the_log(path: Path) -> None:
+    *answered, steps = printed("kill_people_at_lines", path)
+    assert int(steps.removeprefix("steps ")) > 60
+    with Ledger.open(path, create=False) as ledger:
+        charges = [entry for entry in ledger.log() if entry.kind == "charge"]
+        codes = Counter(-1 if e.statement == "first" else int(e.statement) % 5 for e in charges)
+        codes[0] += codes.pop(-1)
+        most = max(codes.values()) * EVENT.rho
+        assert ledger.balance("alice", "adult").spent_rho == most == charges[-1].after.rho
+    assert set(answered) <= {entry.statement for entry in charges}
 
 
 def test_killed_at_any_line_no_answer_is_without_its_charge(path: Path) -> None:
