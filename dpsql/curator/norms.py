@@ -2,9 +2,10 @@
 
 Cells that no query tells apart are merged first (atoms). A block's tests and weights fall into
 components that share no columns: their largest sums add, each found by visiting the component's
-atoms. Several blocks are visited together. Where the atoms are too many, weights of the same
-columns are visited alone, and what still is too large is bounded by its largest weights: sums of
-largest sums are bounds from above, marked as such.
+atoms. Several blocks are visited together. Where the atoms are too many they are searched, by
+branch and bound. Where that ends early, weights of the same columns are visited alone, and what is
+still too large is bounded by its largest weights: sums of largest sums are bounds from above,
+marked as such.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.curator.columns import Family, Moved, most, slices, weight_names
+from dpsql.curator.search import search
 from dpsql.domain import Domain
 from dpsql.query.linear import Block, TableOf, Weight, Workload, atoms, combinations
 from dpsql.query.predicate import TRUE, And, Leaf, Predicate, mentioned
@@ -34,11 +36,27 @@ def one_cell(workload: Workload) -> Moved:
         if found is not None:
             return found
     parts = [_block(f, workload.domain) for f in families]
-    return Moved(
+    if len(parts) == 1:
+        return parts[0]
+    bound = Moved(
         sum(part.squared for part in parts),
         sum(part.absolute for part in parts),
-        max((part.largest for part in parts), default=0),
-        len(parts) == 1 and parts[0].exact,
+        max(part.largest for part in parts),
+        False,
+    )
+    return _searched(families, workload.domain, bound)
+
+
+def _searched(families: Sequence[Family], domain: Domain, bound: Moved) -> Moved:
+    """The largest sums where a search finds them, else the lesser of its bound and of another."""
+    found = search(families, domain)
+    if found is None:
+        return bound
+    return Moved(
+        min(found.squared, bound.squared),
+        min(found.absolute, bound.absolute),
+        min(found.largest, bound.largest),
+        found.exact,
     )
 
 
@@ -84,12 +102,24 @@ def _block(whole: Family, domain: Domain) -> Moved:
             if met is False:
                 return found
             exact = exact and met is True
-        listed = [found] if found is not None else [_alike(f, domain) for f in _apart(part)]
-        exact = exact and all(f.exact for f in listed)
-        squared += sum(f.squared for f in listed)
-        absolute += sum(f.absolute for f in listed)
-        largest = max(largest, *(f.largest for f in listed))
+        found = found or _bounded(part, domain)
+        exact = exact and found.exact
+        squared += found.squared
+        absolute += found.absolute
+        largest = max(largest, found.largest)
     return Moved(squared, absolute, largest, exact)
+
+
+def _bounded(part: Family, domain: Domain) -> Moved:
+    """The largest sums of a component whose atoms are too many to visit, or bounds on them."""
+    alike = [_alike(some, domain) for some in _apart(part)]
+    bound = Moved(
+        sum(some.squared for some in alike),
+        sum(some.absolute for some in alike),
+        max(some.largest for some in alike),
+        False,
+    )
+    return _searched([part], domain, bound)
 
 
 def _components(whole: Family) -> list[Family]:

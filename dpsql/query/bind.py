@@ -44,6 +44,7 @@ from dpsql.schema import Dataset
 __all__ = ["Aggregate", "Bound", "BoundSelect", "Probe", "bind"]
 
 MAX_SETS = 1_024  # grouping sets of a statement
+MAX_KEYS = 64  # group keys of a statement
 _MAX_ROWS = 1 << 62  # of LIMIT and OFFSET
 
 _CLAUSES = {
@@ -264,7 +265,9 @@ class _Binder:
         match expr:
             case Ref(path=(name,)) if fold(name) in aliases:
                 field = scope.names.get(fold(name))
-                return field[1] if field and field[1] in keys else aliases[fold(name)]
+                if field and field[1] in keys:
+                    return field[1]
+                return self._names.alias(expr, name, scope, aliases)
             case Call(name=name) if name in AGGREGATES:
                 return self._names.resolve(expr, scope, aliases)
         if not children(expr):
@@ -302,10 +305,14 @@ class _Binder:
         else:
             resolved = [self._group(e, items, scope, aliases) for e in query.groups]
             sets = query.sets or ((),)
+        at = query.groups[0].span if query.groups else None
+        if len(resolved) > MAX_KEYS:
+            raise self._refuse(
+                f"{len(resolved):,} group keys; at most {MAX_KEYS} are answered", at, "fewer keys"
+            )
         keys = list(dict.fromkeys(resolved))
         place = [keys.index(key) for key in resolved]
         merged = tuple(tuple(sorted({place[i] for i in s})) for s in sets)
-        at = query.groups[0].span if query.groups else None
         if len(merged) > MAX_SETS:
             raise self._refuse(
                 f"{len(merged):,} grouping sets; at most {MAX_SETS:,} are answered",
@@ -317,6 +324,10 @@ class _Binder:
                 "a grouping set is listed twice, which would buy the same counts twice",
                 at,
                 "each grouping set once",
+            )
+        if len(sets) > 1 and len(keys) < len(resolved):
+            raise self._refuse(
+                "a key of the grouping sets is written in two ways", at, "each key in one way"
             )
         return tuple(keys), merged
 

@@ -20,7 +20,7 @@ from dpsql.domain import Domain
 from dpsql.query.declared import Refuse, sql
 from dpsql.query.describe import Describer, Outputs, Params
 from dpsql.query.empty import SCHEMA, Empty, EmptyError
-from dpsql.query.expr import Column, Expr, columns, quote, render, written
+from dpsql.query.expr import Column, Const, Expr, columns, quote, render, walk, written
 from dpsql.query.failure import explain
 from dpsql.query.points import points
 from dpsql.query.predicate import TRUE, UNKNOWN, Leaf
@@ -32,6 +32,7 @@ MAX_CELLS = 10_000_000  # cells of one leaf's grid
 _CACHE_BYTES = 256 << 20
 _SMALL = 4_096  # cells of a grid that is evaluated in one query with others
 _TOGETHER = 64  # expressions in one query
+_LONG_TEXT = 256  # characters of literals for which half as many cells are evaluated
 
 Values: TypeAlias = "tuple[Domain, NDArray[np.float64], NDArray[np.bool_]]"
 
@@ -194,12 +195,15 @@ class Grid:
 
     def _checked(self, names: Sequence[str], expr: Expr, refuse: Refuse) -> Domain:
         domain = self.domain(names)
-        if domain.cells > MAX_CELLS:
+        texts = sum(len(p.text) for p in walk(expr) if isinstance(p, Const) and p.kind == "text")
+        most = MAX_CELLS // (1 + texts // _LONG_TEXT)
+        if domain.cells > most:
             raise refuse(
-                f"one condition spans {domain.cells:,} combinations of {', '.join(names)}; "
-                f"at most {MAX_CELLS:,} are evaluated",
+                f"one expression spans {domain.cells:,} combinations of "
+                f"{', '.join(map(written, names))}; at most {most:,} are evaluated",
                 expr.span,
-                "conditions on fewer columns each, joined by AND and OR",
+                "conditions on fewer columns each, joined by AND and OR; SUM(a) - SUM(b) "
+                "instead of SUM(a - b)",
             )
         return domain
 

@@ -45,7 +45,7 @@ class Names:
         """
         match expr:
             case Ref(path=(name,)) if fold(name) not in scope.names and fold(name) in aliases:
-                return self._grown(aliases[fold(name)], expr.span)
+                return self.alias(expr, name, scope, aliases)
             case Ref():
                 return self._grown(self._field(expr, scope, aliases), expr.span)
             case Param():
@@ -55,6 +55,16 @@ class Names:
             case _:
                 self._left -= 1
                 return rebuild(expr, lambda part: self.resolve(part, scope, aliases))
+
+    def alias(self, ref: Ref, name: str, scope: Scope, aliases: Mapping[str, Expr]) -> Expr:
+        """What an alias of SELECT stands for."""
+        if fold(name) in scope.qualifiers:  # to DuckDB, the whole row
+            raise self._refuse(
+                f"{written(name)} is an alias, and the name of the table in FROM",
+                ref.span,
+                "another alias",
+            )
+        return self._grown(aliases[fold(name)], ref.span)
 
     def filled(self, expr: Expr) -> Expr:
         """`expr` with every parameter replaced by its value."""

@@ -168,6 +168,12 @@ def _syntax(text: Text, found: list[Token], error: EmptyError) -> Exception:
             Span(at.start, last.end),
             "the same SELECT without it",
         )
+    if error.position is None and {"CUBE", "ROLLUP"} & set(words):
+        return text.refusal(
+            "more grouping sets than DuckDB reads",
+            text.find("CUBE", "ROLLUP"),
+            "fewer columns in CUBE or ROLLUP",
+        )
     if error.position is None:
         return text.refusal(
             "the statement is nested too deeply, or in a form that cannot be read",

@@ -55,7 +55,7 @@ class Text:
             else list(accumulate((len(c.encode()) for c in sql), initial=0))
         )
         starts = [(self._char(start), kind) for start, kind in tokens(sql)]
-        ends = [start for start, _ in starts[1:]] + [len(sql)]
+        ends = [*(start for start, _ in starts), len(sql)][1:]
         self.tokens: list[Token] = []
         for (start, kind), end in zip(starts, ends, strict=True):
             text = sql[start:end]

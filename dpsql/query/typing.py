@@ -266,6 +266,10 @@ class Typer:
             raise self._refuse(
                 f"the pattern of {name}() is not a literal", args[1].span, "a quoted pattern"
             )
+        if name == "levenshtein" and types[0].length * types[1].length > MAX_TEXT:
+            raise self._refuse(
+                "levenshtein() of long texts", expr.span, f"texts of {MAX_TEXT**0.5:.0f} characters"
+            )
         if self._slots is None:
             self.guards.extend(guards(expr))
 

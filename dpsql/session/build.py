@@ -140,31 +140,30 @@ def _errors(
 ) -> tuple[tuple[Row, ...], Grids, int]:
     """Rows with doubtful ratios withheld, the errors and ends of every cell, how many withheld."""
     order = np.array(done.sources, np.int64)
-    shown: list[Sequence[Any]] = list(zip(*done.rows, strict=True))
-    nothing = [None] * len(done.rows)
+    rows = list(done.rows)
+    nothing = [None] * len(rows)
     grids: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
     withheld = 0
     for column, found in enumerate(columns):
-        if found is None or not len(order):
+        if found is None:
             for grid in grids:
                 grid.append(nothing)
             continue
-        doubtful = found.doubtful[order]
-        if doubtful.any():
-            withheld += int(doubtful.sum())
-            shown[column] = _masked(shown[column], doubtful)
+        for at in np.flatnonzero(found.doubtful[order]).tolist():
+            rows[at] = (*rows[at][:column], None, *rows[at][column + 1 :])
+            withheld += 1
+        empty = np.fromiter((row[column] is None for row in rows), bool, len(rows))
         stderr, low, high = found.stderr[order], found.low[order], found.high[order]
-        unknown = ~np.isfinite(stderr) | np.array([value is None for value in shown[column]])
-        grids[0].append(_masked(stderr.tolist(), unknown))
-        grids[1].append(_masked(low.tolist(), np.isnan(low)))
-        grids[2].append(_masked(high.tolist(), np.isnan(high)))
+        grids[0].append(_masked(stderr, empty | ~np.isfinite(stderr)))
+        grids[1].append(_masked(low, np.isnan(low)))
+        grids[2].append(_masked(high, np.isnan(high)))
     lines = [tuple(zip(*grid, strict=True)) for grid in grids]
-    return tuple(zip(*shown, strict=True)), (lines[0], lines[1], lines[2]), withheld
+    return tuple(rows), (lines[0], lines[1], lines[2]), withheld
 
 
-def _masked(values: Sequence[Any], out: NDArray[np.bool_]) -> Sequence[Any]:
+def _masked(values: Floats, out: NDArray[np.bool_]) -> list[float | None]:
     """The values, None where `out` says so."""
-    found = list(values)
+    found: list[float | None] = values.tolist()
     for at in np.flatnonzero(out).tolist():
         found[at] = None
     return found

@@ -1,85 +1,8 @@
-"""Exact coverage: every way that the noise can fall is a group, weighted by its chance."""
+"""Names of test cases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-import pytest
-
-from dpsql.accounting.events import Event
-from dpsql.mechanisms.answers import Answers
-from dpsql.mechanisms.law import atoms, stddev
-from dpsql.query.compile import Estimator
-from dpsql.query.expr import Expr
-
-LOST = 1e-11  # of the mass of each coordinate, at most, that the enumeration leaves out
-
-
-@dataclass(frozen=True)
-class Judged:
-    """The intervals of an output under all noise, and the chance of each."""
-
-    chances: np.ndarray
-    value: np.ndarray
-    stderr: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    doubtful: np.ndarray
-
-    def covers(self, truth: float) -> float:
-        """The chance that the interval holds the truth."""
-        return float(self.chances[(self.low <= truth) & (truth <= self.high)].sum())
-
-    def mean_square(self, truth: float) -> float:
-        """The mean square error of the value."""
-        return float(self.chances @ (self.value - truth) ** 2)
-
-
-def noise(law: Event, answers: int) -> tuple[np.ndarray, np.ndarray]:
-    """All values of some noises together, (ways, answers), and the chance of each."""
-    radius = 0
-    while 1.0 - atoms(law, radius).sum() > LOST and radius < 60 * stddev(law) + 3:
-        radius += 1
-    one, values = atoms(law, radius), np.arange(-radius, radius + 1)
-    grids = np.meshgrid(*[values] * answers, indexing="ij")
-    chances = np.ones(1)
-    for _ in range(answers):
-        chances = np.multiply.outer(chances, one).ravel()
-    return np.stack([grid.ravel() for grid in grids], axis=1), chances
-
-
-def judge(
-    expr: Expr,
-    estimators: Sequence[Estimator],
-    truth: Sequence[int],
-    law: Event,
-    level: float,
-    *,
-    factors: Sequence[int] | None = None,
-    clamp: bool = False,
-    claimed: Event | None = None,
-) -> Judged:
-    """All outcomes of an output whose answers are truly `truth`; `claimed` is what it is told."""
-    fallen, chances = noise(law, len(truth))
-    kept = chances > 1e-18
-    scales = tuple(factors or [1] * len(truth))
-    noisy = (np.array(truth) * np.array(scales) + fallen[kept]).astype(np.int64)
-    answers = Answers(noisy, claimed or law, tuple(estimators), scales, clamp)
-    value = answers.of(expr)
-    found = answers.intervals(expr, level)
-    assert value is not None and found is not None
-    stderr, low, high, doubtful = found
-    unsure = np.zeros(len(noisy), bool) if doubtful is None else doubtful
-    assert (low <= high).all() and not np.isnan(low).any() and not np.isnan(high).any()
-    return Judged(chances[kept], value.value, stderr, low, high, unsure)
-
-
-@pytest.fixture
-def judged() -> Callable[..., Judged]:
-    return judge
 
 
 def pytest_make_parametrize_id(config: Any, val: object) -> str | None:

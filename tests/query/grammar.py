@@ -593,8 +593,9 @@ class Statements:
                 f"{one} + 1", f"2 * {one} - {other}", f"{one} > {other}", f"-{one}",
                 f"CASE WHEN {one} > 1 THEN 'many' ELSE 'few' END",
                 f"100.0 * {one} / NULLIF(COUNT(*), 0)", f"COALESCE({one}, -1)",
-                f"ROUND({one}, 1)", f"CAST({one} AS DOUBLE)",
+                f"CAST({one} AS DOUBLE)",
                 *(f"COALESCE({key}, {key})" for key in keys),
+                *(f"ROUND({a}, 1)" for a in aggregates if not _is_mean(a)),
             ]
         )  # fmt: skip
 
@@ -647,14 +648,19 @@ class Statements:
             return f" ORDER BY ALL{rng.choice(['', ' DESC', ' NULLS FIRST'])}", True
         listed = []
         for _ in range(rng.randint(0, 2)):
-            named = [a for _, a in items if a]
-            choices = [rng.choice(aggregates), "COUNT(*)", *keys]
-            choices += [self.written(a) for a in named]
+            whole = [a for a in aggregates if not _is_mean(a)]  # means tie but for a last digit
+            choices = [*whole, "COUNT(*)", *keys]
+            choices += [self.written(a) for e, a in items if a and not _is_mean(e)]
             choices += [f"{key} IS NULL" for key in keys]
             text_ = rng.choice(choices)
             listed.append(text_ + rng.choice(["", " DESC", " ASC NULLS FIRST", " DESC NULLS LAST"]))
-        listed += [str(i + 1) for i in range(len(items))]
+        listed += [str(i + 1) for i, (e, _) in enumerate(items) if not _is_mean(e)]
+        listed += [str(i + 1) for i, (e, _) in enumerate(items) if _is_mean(e)]
         return " ORDER BY " + ", ".join(listed), True
+
+
+def _is_mean(sql: str) -> bool:
+    return any(word in sql for word in ("AVG", "VAR", "STD", " / "))
 
 
 _KEYWORDS = {"select", "order", "group", "null", "count"}
