@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.footprint import Factor
-from dpsql.accounting.pieces import MOST, Piece, pieces
+from dpsql.accounting.pieces import MOST, Piece, Slim
 from dpsql.accounting.purse import LIMIT
 from dpsql.accounting.runs import Ints, Runs
 
@@ -110,15 +110,19 @@ class Shares:
 
     def add(self, factor: Factor, steps: int) -> None:
         """Add a factor; if it raises the bound, improve the shares in up to `steps` steps."""
-        classes = [self._refine(axis.name, Runs.of(axis)) for axis in factor.axes]
-        names = [axis.name for axis in factor.axes]
+        slim = Slim.of(factor)
+        kept = [k for k, size in enumerate(slim.table.shape) if size > 1] or [0]
+        axes = [factor.axes[k] for k in kept]
+        classes = [self._refine(axis.name, Runs.of(axis)) for axis in axes]
+        names = [axis.name for axis in axes]
         before = self.high
-        if len(names) == 1:
-            boxes = [self._single(names[0], np.array(factor.table, np.int64)[classes[0]])]
+        self.whole = self.whole and slim.exact
+        if len(kept) == 1:
+            values = np.broadcast_to(slim.table.ravel(), axes[0].size)
+            boxes = [self._single(names[0], values[classes[0]])]
         else:
-            listed, exact = pieces(factor)
-            self.whole = self.whole and exact
-            boxes = [self._box(names, classes, piece) for piece in listed]
+            pieces = [Piece(tuple(p.masks[k] for k in kept), p.weight) for p in slim.pieces]
+            boxes = self._several(names, classes, pieces)
         for left in range(steps, -1, -1):
             raised = [self._raised(before, held, weights) for held, weights in boxes]
             self.high = min(max(before, *raised, 0), self._bound())
@@ -185,34 +189,38 @@ class Shares:
         lost = np.flatnonzero(values)
         return {name: atoms[lost]}, values[lost]
 
-    def _box(
-        self, names: list[str], classes: list[Ints], piece: Piece
-    ) -> tuple[dict[str, Ints], Ints]:
-        """Remember a box, its weight on the column where its values matter least."""
-        held = {
-            name: self.atoms[name][mask[there]]
-            for name, there, mask in zip(names, classes, piece.masks, strict=True)
-            if mask is not None
-        }
-        self.total += piece.weight
+    def _several(
+        self, names: list[str], classes: list[Ints], listed: list[Piece]
+    ) -> list[tuple[dict[str, Ints], Ints]]:
+        """Remember boxes, each with its weight on the column where its values matter least."""
         slopes = self._slopes(self._load.astype(np.float64))
-        costs = [float(slopes[atoms].sum()) for atoms in held.values()]
-        own = min(range(len(costs)), key=costs.__getitem__)
         self._load = self._load.copy()
-        self._load[list(held.values())[own]] += piece.weight
-        boxes, size = self.boxes, len(self.boxes.share)
-        share = np.zeros(len(held), np.int64)
-        share[own] = piece.weight
-        self.boxes = _Boxes(
-            np.append(boxes.weight, piece.weight),
-            np.append(boxes.first, size),
-            np.concatenate([boxes.share, share]),
-            np.concatenate(
-                [boxes.entry, *(np.full(len(a), size + k) for k, a in enumerate(held.values()))]
-            ),
-            np.concatenate([boxes.atom, *held.values()]),
-        )
-        return held, np.array([piece.weight])
+        boxes = self.boxes
+        weight, first = [boxes.weight], [boxes.first]
+        share, entry, atom = [boxes.share], [boxes.entry], [boxes.atom]
+        size, found = len(boxes.share), []
+        for piece in listed:
+            held = {
+                name: self.atoms[name][mask[there]]
+                for name, there, mask in zip(names, classes, piece.masks, strict=True)
+                if mask is not None
+            }
+            sets = list(held.values())
+            costs = [float(slopes[atoms].sum()) for atoms in sets]
+            own = costs.index(min(costs))
+            self._load[sets[own]] += piece.weight
+            self.total += piece.weight
+            weights = np.array([piece.weight])
+            weight.append(weights)
+            first.append(np.array([size]))
+            share.append(np.where(np.arange(len(sets)) == own, piece.weight, 0))
+            entry.append(np.repeat(size + np.arange(len(sets)), [len(atoms) for atoms in sets]))
+            atom += sets
+            size += len(sets)
+            found.append((held, weights))
+        joined = (np.concatenate(arrays) for arrays in (weight, first, share, entry, atom))
+        self.boxes = _Boxes(*joined)
+        return found
 
     def _forget(self) -> None:
         """Make the shares of the older half of the boxes final."""

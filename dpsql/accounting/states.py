@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from dpsql.accounting.book import Page
@@ -36,7 +35,7 @@ class States:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str], Joint] = OrderedDict()
+        self._kept: dict[tuple[str, str], Joint] = {}
 
     def current(self, page: Page, user: str, dataset: str) -> Joint:
         """The state of a purse after all of its entries, not to be changed."""
@@ -67,10 +66,11 @@ class States:
 
     def keep(self, user: str, dataset: str, state: Joint) -> None:
         """Remember a state that the ledger now has."""
+        self._kept.pop((user, dataset), None)
         self._kept[user, dataset] = state
-        self._kept.move_to_end((user, dataset))
         while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
+            with contextlib.suppress(RuntimeError):  # another thread was quicker
+                self._kept.pop(next(iter(self._kept)), None)
 
 
 def _written(data: bytes | None) -> Joint:
