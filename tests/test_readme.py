@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import fnmatch
 import math
 import os
 import re
@@ -197,6 +199,19 @@ def test_the_errors_by_number_of_counts_are_those_of_equal_shares(
         share = whole / int(number.split(" ")[0].replace(",", ""))
         error = connection.explain("SELECT COUNT(*) FROM adult", rho=share).stderr[0][0]
         assert error is not None and math.isclose(error, float(figure), rel_tol=0.005)
+
+
+def test_what_is_compared_is_what_the_benchmarks_measure() -> None:
+    named: set[str] = set()
+    for path in (ROOT / "benchmarks").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                named.add(node.value)
+            if isinstance(node, ast.JoinedStr):
+                parts = [p.value if isinstance(p, ast.Constant) else "*" for p in node.values]
+                named.add("".join(map(str, parts)))
+    for name, *_ in rows("compared"):
+        assert any(fnmatch.fnmatchcase(name, kind) for kind in named if len(kind) > 15), name
 
 
 def test_the_settings_and_their_defaults_are_all_there() -> None:

@@ -166,10 +166,10 @@ class _Reach:
 
     def _term(self, term: Term) -> Ints:
         holds = self.greatest(term.predicate) == TRUE
-        if term.table is None:
-            return holds.astype(np.int64)
-        sizes: Ints = self._extreme((term.table.domain, np.abs(term.table.values)), np.max)
-        return sizes * holds
+        found: Ints = holds.astype(np.int64)
+        if term.table is not None:
+            found *= self._extreme((term.table.domain, np.abs(term.table.values)), np.max)
+        return found
 
     def _leaf(self, leaf: Leaf, greatest: bool) -> Truth:
         found = self._known.get((id(leaf), greatest))

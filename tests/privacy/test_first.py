@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
 import os
-import subprocess
-import sys
 import traceback
 from contextlib import redirect_stderr
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -28,7 +24,7 @@ from dpsql.errors import (
 from dpsql.query.linear import Workload
 from dpsql.session import Session
 from dpsql.surfaces.faults import report
-from tests.privacy.trial import USER, purse, rows, spent, table, traced, watch
+from tests.privacy.trial import USER, purse, rows, run, spent, table, traced, watch
 
 ASKED = [
     "SELECT COUNT(*) FROM people",
@@ -330,16 +326,6 @@ for sql in (sql, sql.replace("age", "hours")):
     with os.fdopen(read) as found:
         print(json.dumps([before, *json.load(found)]))
 """
-
-
-def run(program: str, *args: str | Path) -> list:
-    """The JSON lines that a program prints in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program, *map(str, args)],
-        capture_output=True, text=True, timeout=60, check=True,
-        cwd=Path(__file__).parents[2],
-    )  # fmt: skip
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_a_session_from_before_a_fork_pays_nothing_for_an_answer_that_it_cannot_give(tmp_path):

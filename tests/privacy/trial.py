@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -216,3 +218,13 @@ def seen(session: Session, sql: str, **settings: Any) -> str:
         shown = {"type": type(error).__name__, "text": str(error), **fields}
     cost = session.last_charge
     return json.dumps([shown, cost and cost.to_dict()], sort_keys=True)
+
+
+def run(program: str, *args: str | Path) -> list[Any]:
+    """The JSON lines that a program prints in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, *map(str, args)],
+        capture_output=True, text=True, timeout=60, check=True,
+        cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    return [json.loads(line) for line in done.stdout.splitlines()]
