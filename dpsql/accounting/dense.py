@@ -34,8 +34,8 @@ class Dense:
         self._shared = other._shared = True
         return other
 
-    def add(self, factor: Factor, cells: int = CELLS) -> bool:
-        """Add a factor. False, and nothing changes, where more than `cells` would be needed."""
+    def add(self, factor: Factor) -> bool:
+        """Add a factor. False, and nothing changes, where more than CELLS would be needed."""
         axes = [Runs.of(axis) for axis in factor.axes]
         places = [self.names.index(a.name) if a.name in self.names else -1 for a in factor.axes]
         met = [
@@ -47,7 +47,7 @@ class Dense:
         grown = self.table.size
         for place, (runs, _, _) in zip(places, met, strict=True):
             grown = grown * runs.size // (1 if place < 0 else self.runs[place].size)
-        if grown > cells:
+        if grown > CELLS:
             return False
         inner = {}
         for axis, place, (runs, here, there) in zip(factor.axes, places, met, strict=True):

@@ -107,7 +107,7 @@ class Factor:
             raise ValueError("a factor has one or more columns, each once")
         if not len(self.table) == math.prod(self.shape) <= MOST_ENTRIES:
             raise ValueError(f"a factor has a loss for each of at most {MOST_ENTRIES:,} classes")
-        if not all(whole(loss) and loss <= LIMIT for loss in self.table):
+        if set(map(type, self.table)) != {int} or min(self.table) < 0 or max(self.table) > LIMIT:
             raise ValueError("a loss is a whole number of pico")
 
     @property
@@ -189,7 +189,7 @@ class Footprint:
         import base64
         import zlib
 
-        return base64.b85encode(zlib.compress(text.encode(), 6)).decode()
+        return base64.b64encode(zlib.compress(text.encode(), 3)).decode()
 
     @classmethod
     def from_text(cls, text: str) -> Footprint:
@@ -199,7 +199,7 @@ class Footprint:
             import zlib
 
             try:
-                text = zlib.decompress(base64.b85decode(text)).decode()
+                text = zlib.decompress(base64.b64decode(text, validate=True)).decode()
             except zlib.error:
                 raise ValueError("not a footprint") from None
         fields: Mapping[str, Any] = json.loads(text)

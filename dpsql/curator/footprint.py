@@ -6,7 +6,8 @@ are touched, and a histogram of the whole table costs everybody the same.
 
 Where the classes of all blocks together are too many for one table, each block has its own; where
 those of one block are too many, the conditions that tell most apart count as true, and weights of
-too many classes as their largest value: bounds from above.
+too many classes as their largest value; and classes that lose about as much are joined until few
+enough are left to be kept in a ledger. All these are bounds from above; the largest loss stays.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from dpsql.schema import Dataset, Neighbours
 _WORK = 1 << 22  # entries of a table times weights and tests
 _KEPT = 1 << 16  # entries of tables times weights that are remembered of a workload
 _RUNS = 1 << 12  # of a column's classes; a column of more is left out
+_ENTRIES = 1 << 12  # of a table that is kept in a ledger
+_NOISES = 4  # whose footprints are remembered of a workload
 
 Ints: TypeAlias = NDArray[np.int64]
 Exact: TypeAlias = "NDArray[np.int64] | NDArray[np.object_]"
@@ -63,7 +66,9 @@ class _Part:
         return sum(weights.values.size for weights in self.weights)
 
 
+_Made: TypeAlias = dict[tuple[Neighbours, int, Noise], Footprint]
 _KNOWN: weakref.WeakKeyDictionary[Workload, tuple[_Part, ...]] = weakref.WeakKeyDictionary()
+_MADE: weakref.WeakKeyDictionary[Workload, _Made] = weakref.WeakKeyDictionary()
 
 
 def footprint(workload: Workload, dataset: Dataset, noise: Noise) -> Footprint:
@@ -71,6 +76,16 @@ def footprint(workload: Workload, dataset: Dataset, noise: Noise) -> Footprint:
 
     Its largest loss is the price of the event, wherever that is exact, and never more.
     """
+    key = (dataset.neighbours, dataset.unit.max_rows, noise)
+    made = _MADE.get(workload, {})
+    found = made.get(key)
+    if found is None:
+        found = _footprint(workload, dataset, noise)
+        _MADE[workload] = dict([*made.items(), (key, found)][-_NOISES:])
+    return found
+
+
+def _footprint(workload: Workload, dataset: Dataset, noise: Noise) -> Footprint:
     price = Price.of(quote(workload, dataset, noise))
     if price.rho > LIMIT:  # which no purse holds
         return Footprint(Loss(LIMIT), None)
@@ -177,8 +192,9 @@ def _reduced(columns: Mapping[str, Ints], table: Ints) -> tuple[int, Factor | No
     axes: list[Axis] = []
     for name, merged in columns.items():
         place = len(axes)
-        rows = np.moveaxis(table, place, 0).reshape(table.shape[place], -1)
-        _, first, alike = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        rows = np.ascontiguousarray(np.moveaxis(table, place, 0).reshape(table.shape[place], -1))
+        lines = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).reshape(-1)
+        _, first, alike = np.unique(lines, return_index=True, return_inverse=True)
         codes = alike.reshape(-1)[merged]
         starts = np.flatnonzero(np.diff(codes, prepend=-1))
         if len(starts) > _RUNS:
@@ -188,9 +204,28 @@ def _reduced(columns: Mapping[str, Ints], table: Ints) -> tuple[int, Factor | No
         else:
             table = table.take(first, axis=place)
             axes.append(Axis(name, tuple(starts.tolist()), tuple(codes[starts].tolist())))
+    axes, table = _joined(axes, table)
     least = int(table.min())
     rest = (table - least).reshape(-1)
     return least, Factor(tuple(axes), tuple(rest.tolist())) if rest.any() else None
+
+
+def _joined(axes: list[Axis], table: Ints) -> tuple[list[Axis], Ints]:
+    """A table of fewer entries: on the longest axis every two classes of like losses are one."""
+    while table.size > _ENTRIES:
+        place = int(np.argmax(table.shape))
+        size = table.shape[place]
+        order = np.argsort(np.moveaxis(table, place, 0).reshape(size, -1).max(axis=1))
+        pairs = np.arange(0, size, 2)
+        table = np.maximum.reduceat(table.take(order, axis=place), pairs, axis=place)
+        rank = np.empty(size, np.int64)
+        rank[order] = np.arange(size) // 2
+        axis = axes[place]
+        codes = rank[list(axis.classes)]
+        fresh = np.flatnonzero(np.diff(codes, prepend=-1)).tolist()
+        starts = tuple(axis.starts[run] for run in fresh)
+        axes[place] = Axis(axis.name, starts, tuple(codes[fresh].tolist()))
+    return axes, table
 
 
 def _parts(workload: Workload) -> tuple[_Part, ...]:

@@ -241,7 +241,7 @@ class Session:
         choice = choose(workload, bound.dataset, asked, terms)
         listed = candidates(workload, bound.dataset, asked, terms, charged if budget else None)
         found = moved(workload, bound.dataset)
-        paid = charged(choice.noise) if budget else None
+        paid = next((c.charged for c in listed if c.backend == choice.backend), None)
         grid = self._grid(bound.dataset)
         return build_plan(compiled, grid, choice, listed, found, settings, budget, paid)
 

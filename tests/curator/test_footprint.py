@@ -161,11 +161,30 @@ def test_where_tables_are_too_large_losses_are_bounded(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(footprints, "MOST_ENTRIES", room)
         footprints._KNOWN.clear()
+        footprints._MADE.clear()
         bound = footprint(workload, dataset(), noise)
     price = Price.of(quote(workload, dataset(), noise))
     for cell in cells(workload.domain):
         assert told(exact.rho, cell) <= told(bound.rho, cell)
     assert largest([bound]).rho <= price.rho
+
+
+@pytest.mark.parametrize("room", [1, 3, 8])
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(workload=workloads(), rows=st.integers(1, 2))
+def test_classes_that_are_joined_lose_no_more_than_the_worst_of_them_did(
+    room: int, workload: Workload, rows: int
+) -> None:
+    exact = footprint(workload, dataset(rows=rows), GaussianNoise(VARIANCE))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(footprints, "_ENTRIES", room)
+        footprints._MADE.clear()
+        joined = footprint(workload, dataset(rows=rows), GaussianNoise(VARIANCE))
+    assert all(len(factor.table) <= room for factor in joined.rho.factors)
+    for cell in cells(workload.domain):
+        assert told(exact.rho, cell) <= told(joined.rho, cell)
+    if len(exact.rho.factors) < 2:
+        assert largest([joined]) == largest([exact])
 
 
 # -- what people ask -------------------------------------------------------------------------------
