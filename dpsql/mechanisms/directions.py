@@ -5,8 +5,11 @@ Four bounds, of which the least that applies is taken, at a level 1 - p and for 
 
 **Cauchy-Schwarz.** |sum a_i Z_i| <= ||a|| sqrt(k) max |Z_i|, the level shared among k.
 
-**Chernoff**, Gaussian noise: sub-Gaussian with its parameter (Canonne, Kamath, Steinke 2020), so
-sqrt(2 ln(2/p)) of them.
+**Chernoff.** Gaussian noise is sub-Gaussian with its parameter (Canonne, Kamath, Steinke 2020), so
+sqrt(2 ln(2/p)) of them. For Laplace noise the logarithm of the moment generating function at x w,
+K = -ln(1 - (sinh(x w / 2) / sinh(1/(2b)))^2), is a convex function of w^2: sinh^2 is convex, and
+-ln(1 - .) is and rises. So of all directions that of one answer has the largest sum of K, and the
+least (K(x) + ln(2/p)) / x over x < 1/b, for one answer, holds for all.
 
 **Rounded normals**, Gaussian noise, s >= 1: Z_i plus a uniform U_i on [-1/2, 1/2] is nearly normal
 of variance s^2 + 1/12, and |sum a_i U_i| <= ||a|| sqrt(k) / 2. "Nearly": in the direction of one
@@ -57,11 +60,22 @@ def reach(law: Event, confidence: float, terms: int) -> float:
                 z = -NormalDist().inv_cdf((1.0 - confidence) / 2.0)
                 found.append(z * math.sqrt(1.0 + 1.0 / (12.0 * s * s)) + terms**0.5 / (2.0 * s))
         case Laplace(scale=scale):
+            found.append(_chernoff(float(1 / scale), confidence) / s)
             if terms == 2 and scale < _WIDE:
                 found.append(_two(law, confidence, found[0] * s))
             elif terms == 2:
                 found.append((float(scale) * _continuous(confidence) + math.sqrt(0.5)) / s)
     return min(found)
+
+
+def _chernoff(rate: float, confidence: float) -> float:
+    """The length that Laplace noise of scale 1/rate keeps within in every direction."""
+    log = math.log(2.0 / (1.0 - confidence))
+    if rate > 600.0:  # beyond what sinh holds in floats
+        return math.inf
+    x = rate * np.linspace(0.05, 0.999, 400)
+    moments = -np.log1p(-((np.sinh(x / 2.0) / math.sinh(rate / 2.0)) ** 2))
+    return float(np.min((moments + log) / x)) * (1.0 + 1e-9)
 
 
 def _two(law: Event, confidence: float, surely: float) -> float:

@@ -6,6 +6,7 @@ integers of L1 sensitivity D with P(z) ~ exp(-|z| / b) on each are D/b-private, 
 
 from __future__ import annotations
 
+import functools
 from fractions import Fraction
 
 from dpsql.accounting.events import PICO, Laplace
@@ -21,6 +22,7 @@ def noise(sensitivity: int, epsilon: int) -> LaplaceNoise:
     return _checked(_short(Fraction(sensitivity * PICO, epsilon)))
 
 
+@functools.lru_cache(1024)
 def noise_at_rho(sensitivity: int, largest: int, rho: int) -> LaplaceNoise:
     """The least noise, within 2^-20 of it, whose zCDP price is at most `rho` (in 1e-12).
 

@@ -6,11 +6,9 @@ sets, the aggregates, and how outputs, HAVING and ORDER BY are made of them afte
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from dpsql.errors import Refused
 from dpsql.query.expr import (
     Call,
     Column,
@@ -261,7 +259,7 @@ class _Binder:
     def _having(
         self, expr: Expr, scope: Scope, aliases: Mapping[str, Expr], keys: Sequence[Expr]
     ) -> Expr:
-        """A part of HAVING: what is grouped goes first, then an alias, then a column."""
+        """A part of HAVING: a name is a key, then an alias, then a column in an aggregate."""
         match expr:
             case Ref(path=(name,)) if fold(name) in aliases:
                 field = scope.names.get(fold(name))
@@ -272,10 +270,6 @@ class _Binder:
                 return self._names.resolve(expr, scope, aliases)
         if not children(expr):
             return self._names.resolve(expr, scope, aliases)
-        with contextlib.suppress(Refused):
-            plain = self._names.resolve(expr, scope, {})
-            if plain in keys:
-                return plain
         return rebuild(expr, lambda part: self._having(part, scope, aliases, keys))
 
     def _require_plain_keys(self, having: Expr, keys: Sequence[Expr]) -> None:

@@ -269,9 +269,9 @@ def render(expr: Expr) -> str:
             return "NULL"
         case Const(text=text):
             return f"({text})" if text.startswith("-") else text
-        case Call(name=name, args=(left, right), operator=True) if name not in _NAMED_OPERATORS:
+        case Call(name=name, args=(left, right), operator=True):
             return f"({render(left)} {name} {render(right)})"
-        case Call(name=name, args=(arg,), operator=True) if name not in _NAMED_OPERATORS:
+        case Call(name=name, args=(arg,), operator=True):
             return f"({name}({render(arg)}))"
         case Call(name=name, args=args, filter=condition):
             inner = "*" if name == "count_star" else ", ".join(render(arg) for arg in args)
@@ -300,8 +300,3 @@ def render(expr: Expr) -> str:
             return f"{'TRY_CAST' if lenient else 'CAST'}({render(arg)} AS {type_})"
         case Param() | Star() | Foreign():
             raise AssertionError(f"{type(expr).__name__} is never rendered")
-
-
-_NAMED_OPERATORS = frozenset(
-    {"like_escape", "ilike_escape", "not_like_escape", "not_ilike_escape", "row"}
-)

@@ -22,10 +22,17 @@ _SYNONYMS = {
     "STRING": "VARCHAR", "CHAR": "VARCHAR", "BPCHAR": "VARCHAR", "BOOL": "BOOLEAN",
     "LOGICAL": "BOOLEAN", "DATETIME": "TIMESTAMP",
 }  # fmt: skip
+_PLACE = {"class", "type", "query_location", "query_location_length"}
+_NAMED_TYPE = {*_PLACE, "type_name", "children", "qualified_name"}
+_NUMBER = {*_PLACE, "literal"}
+_DECIMAL = {"type", "width", "scale"}
+_VALUE = {"type", "is_null", "value"}
 
 
 def constant(node: Node, span: Span | None) -> Expr:
     """The literal of a CONSTANT node."""
+    if set(node.get("literal", {})) - {"kind", "text"} or set(node.get("value", {})) - _VALUE:
+        return Foreign("this form of a literal", span)
     found = _constant_2(node["literal"], span) if "literal" in node else _constant_1(node, span)
     if isinstance(found, Const) and found.kind == "double" and math.isinf(float(found.text)):
         return Foreign("a number beyond the range of DOUBLE", span)
@@ -58,6 +65,8 @@ def _constant_1(node: Node, span: Span | None) -> Expr:
         return Const("null", "NULL", span)
     type_ = value["type"]
     found: Any = value.get("value")
+    if set(type_) - {"id", "type_info"} or set(type_.get("type_info", {})) - _DECIMAL:
+        return Foreign("this form of a literal", span)
     match type_["id"]:
         case "TINYINT" | "SMALLINT" | "INTEGER" | "BIGINT" | "UBIGINT":
             return _integer(str(found), span)
@@ -92,18 +101,22 @@ def cast_type(node: Node) -> str | None:
     """The type of a cast as DuckDB's SQL writes it, or None outside the types we know."""
     if "type_expr" in node:  # DuckDB 2
         named = node["type_expr"]
-        if named.get("class") != "TYPE" or len(named["qualified_name"]["path"]) != 1:
+        plain = named.get("class") == "TYPE" and set(named) <= _NAMED_TYPE
+        if not plain or named["qualified_name"] != {"path": [named["type_name"]]}:
             return None
         name = named["type_name"].upper()
         numbers = []
         for child in named.get("children", ()):
-            text = child.get("literal", {}).get("text", "")
-            if not re.fullmatch(r"\d{1,4}", text):
+            literal = child.get("literal", {})
+            text = literal.get("text", "") if set(literal) == {"kind", "text"} else ""
+            if set(child) - _NUMBER or not re.fullmatch(r"\d{1,4}", text):
                 return None
             numbers.append(int(text))
     else:
-        name, numbers = node["cast_type"]["id"].upper(), []
         given = node["cast_type"].get("type_info", {})
+        if set(node["cast_type"]) - {"id", "type_info"} or set(given) - _DECIMAL:
+            return None
+        name, numbers = node["cast_type"]["id"].upper(), []
         if name == "DECIMAL":
             numbers = [given["width"], given.get("scale", 0)]
         elif given:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from dpsql.query.convert import Converter
+from dpsql.query.clauses import Clauses
 from dpsql.query.empty import EmptyError, shared
 from dpsql.query.expr import Span
 from dpsql.query.syntax import Query
@@ -138,7 +138,13 @@ def _ask(text: Text, found: list[Token]) -> Ask:
         raise _syntax(text, found, error) from None
     if len(nodes) != 1:
         raise text.refusal("this is not one SELECT", _span(first), _READ_ONLY)
-    return Ask(Converter(text).query(nodes[0]), text, sql, options)
+    try:
+        query = Clauses(text).query(nodes[0])
+    except (LookupError, TypeError, AttributeError):
+        raise text.refusal(
+            "a statement in a form that is not known", _span(first), "the same in plainer SQL"
+        ) from None
+    return Ask(query, text, sql, options)
 
 
 def _syntax(text: Text, found: list[Token], error: EmptyError) -> Exception:

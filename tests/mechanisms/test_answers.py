@@ -177,6 +177,26 @@ def test_a_mean_is_not_needlessly_wide(law):
         assert found.chances @ (found.high - found.low) / 2 <= 1.15 * needed
 
 
+RATIOS = {
+    "share": (call("/", A, B), lambda a, b: a / b),
+    "share of a sum": (call("/", A, call("+", A, B)), lambda a, b: a / (a + b)),
+    "balance": (call("/", call("-", A, B), call("+", A, B)), lambda a, b: (a - b) / (a + b)),
+    "per cent": (call("/", call("*", num("100.0"), A), B), lambda a, b: 100 * a / b),
+    "complement": (call("-", num(1), call("/", A, B)), lambda a, b: 1 - a / b),
+    "shifted": (call("/", call("+", A, num(5)), call("+", B, num(3))),
+                lambda a, b: (a + 5) / (b + 3)),
+    "by a difference": (call("/", A, call("-", A, B)), lambda a, b: a / (a - b)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", RATIOS)
+def test_standard_errors_of_ratios_are_of_first_order(kind):
+    expr, value = RATIOS[kind]
+    found = judge(expr, COUNTS, (900, 1600), gauss(4), 0.95)
+    error = math.sqrt(found.mean_square(value(900, 1600)))
+    assert found.chances @ found.stderr == pytest.approx(error, rel=0.02)
+
+
 def test_a_ratio_is_withheld_unless_its_denominator_stands_out():
     """T17, B37: surface 4's rule, z times the standard error of the noisy denominator."""
     law = gauss(5)
@@ -190,18 +210,6 @@ def test_a_ratio_is_withheld_unless_its_denominator_stands_out():
     doubtful = Answers(noisy, law, (MEAN,), (1, 1), False).of(A).doubtful(0.95)
     least = math.sqrt(2) * 5 * 1.96
     assert doubtful[: int(least)].all() and not doubtful[int(least * 1.1) + 1 :].any()
-
-
-RATIOS = {
-    "share": (call("/", A, B), lambda a, b: a / b),
-    "share of a sum": (call("/", A, call("+", A, B)), lambda a, b: a / (a + b)),
-    "balance": (call("/", call("-", A, B), call("+", A, B)), lambda a, b: (a - b) / (a + b)),
-    "per cent": (call("/", call("*", num("100.0"), A), B), lambda a, b: 100 * a / b),
-    "complement": (call("-", num(1), call("/", A, B)), lambda a, b: 1 - a / b),
-    "shifted": (call("/", call("+", A, num(5)), call("+", B, num(3))),
-                lambda a, b: (a + 5) / (b + 3)),
-    "by a difference": (call("/", A, call("-", A, B)), lambda a, b: a / (a - b)),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", RATIOS)

@@ -65,7 +65,7 @@ def test_two_answers_stay_within_reach_in_every_direction(law, level):
 
 def least_z(law, level: float, weights: list[int]) -> float:
     """The least z of a sum with whole weights, by Fourier transforms on a long circle."""
-    radius = math.ceil(10 * stddev(law)) + 1
+    radius = math.ceil((10 if isinstance(law, Gaussian) else 25) * stddev(law)) + 1
     points = np.arange(-radius, radius + 1)
     size = 1 << math.ceil(math.log2(2 * radius * sum(weights) + 2))
     spectrum = np.ones(size // 2 + 1, complex)
@@ -106,6 +106,21 @@ def test_wide_laplace_noise_stays_within_reach(scale):
             inside = np.mean(np.abs(math.cos(angle) * x + math.sin(angle) * y) <= z)
             assert inside >= level - 6 * math.sqrt(level * (1 - level) / count)
         assert level == 0.5 or np.mean(np.abs(x) <= z * 0.85) < level
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 3), 1, 4])
+def test_many_laplace_answers_stay_within_reach(scale):
+    """By exact laws of sums; at most twice what one answer needs, however many there are."""
+    rng = np.random.default_rng(33)
+    law = lap(scale)
+    for terms in (3, 5):
+        directions = [[1] * terms, [1] + [0] * (terms - 1), [9] + [1] * (terms - 1)]
+        directions += [rng.integers(1, 9, terms).tolist() for _ in range(8)]
+        for level in (0.5, 0.95, 0.999):
+            z = reach(law, level, terms)
+            assert max(least_z(law, level, weights) for weights in directions) <= z + 1e-9
+    for terms in (2, 3, 50, 1000):
+        assert reach(law, 0.95, terms) <= 2.0 * reach(law, 0.95, 1) + 1e-9
 
 
 def test_wide_noise_reaches_as_far_as_a_normal():

@@ -483,6 +483,11 @@ class Statements:
             where = f" WHERE {self.written(named)} IS NOT NULL"
         group = self.group(keys, items)
         select = ", ".join(e + (f" AS {self.written(a)}" if a else "") for e, a in items)
+        if rng.random() < 0.06:
+            other = f" WHERE {expressions.condition(1)}"
+            parts = [f"SELECT {select} FROM {alias}{w}{group}" for w in (where, other)]
+            base = head + " UNION ALL ".join(parts)
+            return Made(base, False, False, f"SELECT count(*) FROM ({base})")
         having = ""
         if rng.random() < 0.2:
             having = f" HAVING {self.having(aggregates, keys, items)}"

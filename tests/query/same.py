@@ -26,7 +26,7 @@ def same(left: Any, right: Any) -> bool:
     """Whether two values are the same."""
     left, right = plain(left), plain(right)
     if isinstance(left, float) and isinstance(right, float):
-        return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-7)
+        return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-5)
     return type(left) is type(right) and bool(left == right)
 
 
