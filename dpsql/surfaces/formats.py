@@ -111,7 +111,7 @@ def summary(release: Release) -> list[str]:
     if release.reused:
         parts.append("released before")
     parts.append(priced(price, None if left is None else share(price, left)))
-    parts += charged(price, release.charged)
+    parts += [f"charged {amount}" for amount in _less(price, release.charged)]
     if left is not None:
         parts.append(f"ε left {figure(left.left.epsilon)}")
     return parts
@@ -123,14 +123,14 @@ def priced(price: Cost, part: float | None) -> str:
     return words if part is None else f"{words}, {percent(part)} of the grant"
 
 
-def charged(price: Cost, taken: Cost | None) -> list[str]:
+def _less(price: Cost, taken: Cost | None) -> list[str]:
     """What the purse pays, where that is less than the price."""
     if taken is None:
         return []
     less = taken.rho < price.rho if price.delta else taken.epsilon < price.epsilon
     if not less:
         return []
-    return [f"charged ε {figure(taken.epsilon)}" if taken.epsilon else "charged nothing"]
+    return [f"ε {figure(taken.epsilon)}" if taken.epsilon else "nothing"]
 
 
 def csv_lines(release: Release) -> Iterator[str]:
@@ -224,15 +224,12 @@ def plan_lines(plan: Plan, *, width: int | None = None, drawn: bool = True) -> I
         width,
     )
     part = None if plan.left is None else share(plan.price, plan.left)
-    parts = [priced(plan.price, part), *_would(plan)]
+    parts = [priced(plan.price, part)]
+    parts += [f"would take {amount}" for amount in _less(plan.price, plan.charged)]
     if plan.left is not None:
         parts.append(f"ε left {figure(plan.left.left.epsilon)}")
     yield joined([*parts, "nothing was charged"], width)
     yield from (f"note: {visible(note)}" for note in plan.notes)
-
-
-def _would(plan: Plan) -> list[str]:
-    return [f"would be {words}" for words in charged(plan.price, plan.charged)]
 
 
 def _predicted(value: Any, error: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 from collections.abc import Callable
@@ -24,6 +25,17 @@ def test_a_table_ends_with_the_price(release: Make) -> None:
     assert text(release(), "table").splitlines()[-1] == (
         "gaussian · 95 % intervals · price ε 0.171 alone, 1.0 % of the grant · ε left 1.95"
     )
+
+
+def test_what_the_purse_paid_is_told_where_it_is_less_than_the_price(release: Make) -> None:
+    made = release()
+    assert made.price is not None
+    for part, words in ((0.25, "charged ε 0.0428"), (0.0, "charged nothing")):
+        paid = Cost(made.price.rho * part, made.price.epsilon * part, made.price.delta)
+        assert text(dataclasses.replace(made, charged=paid), "table").splitlines()[-1] == (
+            "gaussian · 95 % intervals · price ε 0.171 alone, 1.0 % of the grant"
+            f" · {words} · ε left 1.95"
+        )
 
 
 def test_half_widths_stand_below_each_other(release: Make) -> None:
@@ -136,3 +148,8 @@ def test_a_plan_says_what_it_would_cost_and_how_far_off_it_would_be() -> None:
     assert "│ Female │ ± 24.2 │" in shown
     assert "sensitivity 1.00 rows (exact) · 2 linear queries · 2 cells" in shown
     assert shown.endswith("price ε 0.171 alone · nothing was charged")
+
+
+def test_a_plan_says_what_it_would_take_after_what_was_asked_before() -> None:
+    shown = "\n".join(plan_lines(dataclasses.replace(plan(), charged=Cost(0.0, 0.0, 1e-6))))
+    assert shown.endswith("price ε 0.171 alone · would take nothing · nothing was charged")
