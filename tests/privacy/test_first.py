@@ -207,6 +207,15 @@ def shown(error: BaseException) -> str:
     return "\n".join(found)
 
 
+def functions(error: BaseException) -> set[str]:
+    """The functions whose frames an error holds."""
+    return {frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)}
+
+
+# the functions that have true counts, or what the engine said, at hand
+BEHIND = {"_noisy", "_cells", "counts", "_counts", "_run", "attempt", "arrays", "matvec", "broken"}
+
+
 def engine_fails(error: BaseException):
     """DuckDB raises when it is asked for counts."""
 
@@ -271,7 +280,7 @@ def test_what_fails_after_the_charge_says_nothing_and_stays_paid(
                 session.answer(ASKED[1], rho=1e-3)
         said = shown(caught.value)
         assert "Petulengro" not in said
-        assert "counts" not in [line.split()[0] for line in said.splitlines() if line.strip()]
+        assert not functions(caught.value) & BEHIND
         assert caught.value.__cause__ is None and caught.value.__context__ is None
         assert session.last_charge == price
         assert ledger.balance(USER, "people").spent_rho == round(price.rho * 1e12)
