@@ -99,8 +99,8 @@ class Dense:
         shape = [1] * len(self.names)
         for place, size in zip(sorted(order), picked.shape, strict=True):
             shape[place] = size
-        if self._shared:
-            self._own(self.table.copy())
+        if self._shared:  # a copy is not counted as work: to do all again takes one
+            self.table, self._shared = self.table.copy(), False
         block = self.table[tuple(view)]
         block += picked.reshape(shape)
         self.work += block.size

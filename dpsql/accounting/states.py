@@ -11,7 +11,7 @@ from dpsql.accounting.joint import Joint
 from dpsql.accounting.purse import NOTHING, Entry, Price, Purse
 from dpsql.errors import LedgerError
 
-KEPT = 16  # purses
+KEPT = 8  # purses
 
 
 @dataclass(frozen=True, slots=True)
