@@ -1,0 +1,128 @@
+"""Released answers as a ledger keeps them: canonical queries, noise, and noisy values.
+
+Enough to use an answer again without its statement: for each family of linear queries the classes
+of the columns that it depends on, its weights and groups (`query.canon`), and the noisy values of
+the groups. No text of an analyst and nothing of the data but what was released. The meaning of
+codes is the dataset's, whose digest is part of the snapshot under which a release is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.accounting.events import Event, Gaussian, Laplace
+from dpsql.accounting.pack import pack, unpack
+from dpsql.query.canon import Family, families, parts
+from dpsql.query.linear import Workload
+
+VERSION = 1
+_SAFE = 1 << 62
+
+Ints: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored:
+    """Families of queries with noise of one `law`, and the noisy value of each of their groups."""
+
+    families: tuple[Family, ...]
+    law: Event
+    values: tuple[Ints, ...]
+
+    def __post_init__(self) -> None:
+        for family, values in zip(self.families, self.values, strict=True):
+            if values.shape != (len(family.origin),):
+                raise ValueError("a family has one value for each of its groups")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns on which some query depends."""
+        return tuple(sorted({name for family in self.families for name in family.classes}))
+
+    @classmethod
+    def of(
+        cls, workload: Workload, law: Event, answers: Sequence[NDArray[Any]]
+    ) -> Stored | None:
+        """What was measured; None for queries of too many cells or values beyond 64 bits."""
+        kept, values = [], []
+        for block, found, noisy in zip(
+            workload.blocks, families(workload), answers, strict=True
+        ):
+            for (start, _, column, _), family in zip(parts(block), found, strict=True):
+                if family is None:
+                    return None
+                picked = noisy[start + family.origin, column]
+                if picked.dtype == object and max(map(abs, picked.tolist()), default=0) >= _SAFE:
+                    return None
+                kept.append(family)
+                values.append(picked.astype(np.int64))
+        return cls(tuple(kept), law, tuple(values))
+
+    def to_bytes(self) -> bytes:
+        """The release as a ledger keeps it."""
+        listed = [
+            [
+                [[name, _runs(merged)] for name, merged in family.classes.items()],
+                family.groups,
+                family.weights,
+                family.factor,
+                family.origin,
+                values,
+            ]
+            for family, values in zip(self.families, self.values, strict=True)
+        ]
+        return pack({"version": VERSION, "noise": _noise(self.law), "families": listed})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Stored:
+        """The release that `to_bytes` wrote. Raises ValueError for anything else."""
+        tree = unpack(data)
+        try:
+            if tree["version"] != VERSION:
+                raise ValueError(f"not a release of version {VERSION}")
+            kept, values = [], []
+            for columns, groups, weights, factor, origin, noisy in tree["families"]:
+                classes = {name: _codes(runs) for name, runs in columns}
+                kept.append(Family.of(classes, groups, weights, factor, origin))
+                values.append(noisy)
+            return cls(tuple(kept), _law(tree["noise"]), tuple(values))
+        except (KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError):
+            raise ValueError("not a release") from None
+
+
+def _noise(law: Event) -> list[Any]:
+    """The noise of an event, without what it paid for."""
+    match law:
+        case Gaussian(variance=variance):
+            return ["gaussian", str(variance)]
+        case Laplace(scale=scale):
+            return ["laplace", str(scale)]
+
+
+def _law(tree: Sequence[str]) -> Event:
+    match tree:
+        case ["gaussian", text]:
+            return Gaussian(1, Fraction(text))
+        case ["laplace", text]:
+            return Laplace(1, 1, Fraction(text))
+        case _:
+            raise ValueError("not a law of noise")
+
+
+def _runs(merged: Ints) -> list[Any]:
+    """The classes of a column's codes as runs: where each begins, its class, and the size."""
+    starts = np.flatnonzero(np.diff(merged, prepend=-1))
+    return [starts.astype(np.int64), merged[starts], len(merged)]
+
+
+def _codes(runs: Sequence[Any]) -> Ints:
+    starts, classes, size = runs
+    lengths = np.diff(np.append(starts, size))
+    found: Ints = np.repeat(classes, lengths)
+    return found

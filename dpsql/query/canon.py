@@ -1,0 +1,183 @@
+"""Families of linear queries, in a form that does not depend on how they were written.
+
+A family is one grouping of a block with one of its weights: the queries of all its groups, or a
+lone query. What it says is a function of a cell, a weight, and the group in which the cell is. The
+canonical form has the columns on which these really depend, the classes of their codes that the
+family tells apart, and both functions on the classes, the weight free of a common factor and the
+groups numbered as they are met. Equal keys are the same questions, whatever words, blocks and
+scales they came in, up to a SHA-256 collision.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.query.linear import (
+    Block,
+    Grouping,
+    TableOf,
+    Weight,
+    Workload,
+    classes,
+    combinations,
+    product,
+    tables_of,
+)
+from dpsql.query.predicate import TRUE, Codes, truth
+
+Ints: TypeAlias = NDArray[np.int64]
+
+MOST_CELLS = 1 << 20  # combinations of classes that are looked at
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Family:
+    """Canonical queries: `classes` of the codes of each column that matters, in order of name.
+
+    `groups` and `weights` have an entry for each combination of classes, the last column running
+    fastest; where a weight is 0 the group is -1. `factor` was taken out of the weights. `origin`
+    is the place of each group in the grouping; groups that no cell is in are left out.
+    """
+
+    classes: Mapping[str, Ints]
+    groups: Ints
+    weights: Ints
+    factor: int
+    origin: Ints
+    key: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of classes of each column."""
+        return tuple(int(merged.max()) + 1 for merged in self.classes.values())
+
+    @classmethod
+    def of(
+        cls, classes: Mapping[str, Ints], groups: Ints, weights: Ints, factor: int, origin: Ints
+    ) -> Family:
+        """The family of these parts, which are canonical."""
+        return cls(classes, groups, weights, factor, origin, _key(classes, groups, weights))
+
+
+_KNOWN: weakref.WeakKeyDictionary[Workload, tuple[tuple[Family | None, ...], ...]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def tables(blocks: Sequence[Block]) -> list[TableOf]:
+    """All tables that tell cells of some blocks apart: conditions, weights and group keys."""
+    found: list[TableOf] = []
+    for block in blocks:
+        terms = [term for weight in block.weights for term in weight.terms]
+        found += tables_of([block.where, *(term.predicate for term in terms)])
+        found += [(t.table.domain, t.table.values) for t in terms if t.table is not None]
+        found += [(d, table) for g in block.groupings for d, table, _ in g.keys]
+    return found
+
+
+def parts(block: Block) -> Iterator[tuple[int, Grouping, int, Weight]]:
+    """The families of a block: the first row of the grouping, the weight's column."""
+    start = 0
+    for grouping in block.groupings:
+        for column, weight in enumerate(block.weights):
+            yield start, grouping, column, weight
+        start += grouping.size
+
+
+def families(workload: Workload) -> tuple[tuple[Family | None, ...], ...]:
+    """The canonical families of each block, in the order of `parts`; None for too many cells."""
+    found = _KNOWN.get(workload)
+    if found is None:
+        found = tuple(
+            tuple(_family(workload, block, g, w) for _, g, _, w in parts(block))
+            for block in workload.blocks
+        )
+        _KNOWN[workload] = found
+    return found
+
+
+def meaning(
+    block: Block, grouping: Grouping, weight: Weight, codes: Codes, count: int
+) -> tuple[Ints, Ints]:
+    """The group (-1 for none) and the weight of each cell; -1 wherever the weight is 0."""
+    holds = truth(block.where, codes, count) == TRUE
+    values = weight.values(codes, count) * holds
+    if not grouping.keys:
+        groups: Ints = np.zeros(count, np.int64) if grouping.size else np.full(count, -1)
+    else:
+        groups = grouping.position(codes, count)
+    groups = np.where(values != 0, groups, -1)
+    return groups, np.where(groups >= 0, values, 0)
+
+
+def _family(workload: Workload, block: Block, grouping: Grouping, weight: Weight) -> Family | None:
+    alone = Block(block.where, (weight,), (grouping,))
+    merged = classes(workload.domain, tables([alone]))
+    order = sorted(merged)
+    size = math.prod(int(merged[name].max(initial=0)) + 1 for name in order)
+    if size > MOST_CELLS:
+        return None
+    first = {n: np.unique(merged[n], return_index=True)[1].astype(np.int64) for n in order}
+    codes, count = product(first)
+    assert count == combinations(first)
+    groups, values = meaning(block, grouping, weight, codes, count)
+    shape = tuple(len(first[name]) for name in order)
+    groups, values = groups.reshape(shape), values.reshape(shape)
+    kept: dict[str, Ints] = {}
+    for name in order:
+        axis = len(kept)
+        alike, picked = _alike(groups, values, axis)
+        if len(picked) == 1:
+            groups, values = groups.take(0, axis=axis), values.take(0, axis=axis)
+            continue
+        of_code = alike[merged[name]]
+        new, place = np.unique(of_code, return_index=True)
+        rank = np.empty(len(new), np.int64)  # classes are numbered by their first code
+        rank[np.argsort(place)] = np.arange(len(new))
+        by_rank = np.argsort(rank)
+        kept[name] = rank[of_code]
+        groups = groups.take(picked[by_rank], axis=axis)
+        values = values.take(picked[by_rank], axis=axis)
+    groups, values = groups.reshape(-1), values.reshape(-1)
+    factor = int(np.gcd.reduce(values)) if values.any() else 1
+    numbered, origin = _numbered(groups)
+    return Family.of(kept, numbered, values // factor, factor, origin)
+
+
+def _alike(groups: Ints, values: Ints, axis: int) -> tuple[Ints, Ints]:
+    """The class of each index along an axis, and the first index of each class."""
+    both = np.stack([np.moveaxis(groups, axis, 0), np.moveaxis(values, axis, 0)], axis=1)
+    lines = np.ascontiguousarray(both.reshape(groups.shape[axis], -1))
+    rows = lines.view(np.dtype((np.void, lines.dtype.itemsize * lines.shape[1]))).reshape(-1)
+    _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
+    return inverse.reshape(-1).astype(np.int64), first.astype(np.int64)
+
+
+def _numbered(groups: Ints) -> tuple[Ints, Ints]:
+    """Groups numbered 0, 1, ... as they are met, -1 staying, and what they were called before."""
+    met, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
+    none = int(len(met) > 0 and met[0] < 0)
+    order = np.argsort(np.where(met < 0, -1, first), kind="stable")
+    rank = np.empty(len(met), np.int64)
+    rank[order] = np.arange(len(met)) - none
+    found: Ints = rank[inverse.reshape(-1)]
+    return found, met[order][none:].astype(np.int64)
+
+
+def _key(kept: Mapping[str, Ints], groups: Ints, values: Ints) -> str:
+    digest = hashlib.sha256()
+    for name, merged in sorted(kept.items()):
+        digest.update(f"{name!r} {len(merged)} ".encode())
+        digest.update(merged.astype("<i8").tobytes())
+    digest.update(b"groups")
+    digest.update(groups.astype("<i8").tobytes())
+    digest.update(values.astype("<i8").tobytes())
+    return digest.hexdigest()[:32]
