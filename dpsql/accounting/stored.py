@@ -46,14 +46,10 @@ class Stored:
         return tuple(sorted({name for family in self.families for name in family.classes}))
 
     @classmethod
-    def of(
-        cls, workload: Workload, law: Event, answers: Sequence[NDArray[Any]]
-    ) -> Stored | None:
+    def of(cls, workload: Workload, law: Event, answers: Sequence[NDArray[Any]]) -> Stored | None:
         """What was measured; None for queries of too many cells or values beyond 64 bits."""
         kept, values = [], []
-        for block, found, noisy in zip(
-            workload.blocks, families(workload), answers, strict=True
-        ):
+        for block, found, noisy in zip(workload.blocks, families(workload), answers, strict=True):
             for (start, _, column, _), family in zip(parts(block), found, strict=True):
                 if family is None:
                     return None

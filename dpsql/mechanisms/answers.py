@@ -1,15 +1,14 @@
 """What an output's expression says beyond its value: standard error and interval.
 
-Outputs are expressions over noisy answers with independent noise of one law. A linear form has the
-exact quantile of its noise; a ratio of two linear forms has Fieller's interval, a variance its
-own (`variance`). Anything else is computed from those by interval arithmetic (`uncertain`).
+Outputs are expressions over noisy answers (`noises` says what is known of their noise). A linear
+form has the quantile of its noise; a ratio of two linear forms has Fieller's interval, a variance
+its own (`variance`). Anything else is computed from those by interval arithmetic (`uncertain`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -17,41 +16,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.accounting.events import Event
+from dpsql.accounting.events import Event, Gaussian, Laplace
 from dpsql.mechanisms import uncertain as of
-from dpsql.mechanisms.directions import reach
-from dpsql.mechanisms.law import stddev
-from dpsql.mechanisms.quantile import simultaneous, sum_half_width
+from dpsql.mechanisms.functions import MONOTONE, cast
+from dpsql.mechanisms.noises import Alike, Noise, size
+from dpsql.mechanisms.quantile import simultaneous
 from dpsql.mechanisms.ratio import Ratio
-from dpsql.mechanisms.uncertain import CONSTANT, Bools, Floats, Form, Map, Uncertain
+from dpsql.mechanisms.uncertain import CONSTANT, Bools, Floats, Form, Uncertain
 from dpsql.mechanisms.variance import Parts
 from dpsql.query.compile import Count, Estimator, Mean, Spread, Sum
 from dpsql.query.expr import Call, Cast, Const, Expr, Op, Slot
 
-_INTEGERS = re.compile("U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")
-_DECIMAL = re.compile(r"DECIMAL\(\d+, ?(\d+)\)")
 _SAFE = 1 << 62
 _HIGHEST_POWER = 4
 
-# Functions that keep order, with their slope; None for roundings.
-_MONOTONE: dict[str, tuple[Map, Map | None]] = {
-    "floor": (np.floor, None),
-    "ceil": (np.ceil, None),
-    "ceiling": (np.ceil, None),
-    "sqrt": (lambda x: np.sqrt(np.maximum(x, 0.0)), lambda x: 0.5 / np.sqrt(x)),
-    "cbrt": (np.cbrt, lambda x: 1.0 / (3.0 * np.cbrt(x) ** 2)),
-    "exp": (np.exp, np.exp),
-    "ln": (lambda x: np.log(np.maximum(x, 0.0)), lambda x: 1.0 / x),
-    "log": (lambda x: np.log10(np.maximum(x, 0.0)), lambda x: 1.0 / (x * math.log(10))),
-    "log10": (lambda x: np.log10(np.maximum(x, 0.0)), lambda x: 1.0 / (x * math.log(10))),
-    "log2": (lambda x: np.log2(np.maximum(x, 0.0)), lambda x: 1.0 / (x * math.log(2))),
-    "degrees": (np.degrees, lambda x: np.full_like(x, 180 / math.pi)),
-    "radians": (np.radians, lambda x: np.full_like(x, math.pi / 180)),
-}
-
 
 class Answers:
-    """The noisy answers of one SELECT, (groups, weights), and the law of their noise.
+    """The noisy answers of one SELECT, (groups, weights), and what is known of their noise.
 
     `factors` are those of the weights: an answer is so many times what its weight counts.
     """
@@ -59,14 +40,15 @@ class Answers:
     def __init__(
         self,
         noisy: NDArray[np.int64],
-        law: Event,
+        noise: Event | Noise,
         estimators: tuple[Estimator, ...],
         factors: tuple[int, ...],
         clamp: bool,
     ) -> None:
-        self._noisy, self._law, self._clamp = noisy, law, clamp
+        self._noise = Alike(noise) if isinstance(noise, Gaussian | Laplace) else noise
+        self._noisy, self._clamp = noisy, clamp
         self._estimators, self._factors = estimators, factors
-        self._sigma = stddev(law)
+        self._centre = self._noise.centre(noisy)
         self._largest = [int(np.abs(column).max(initial=0)) for column in noisy.T]
 
     def intervals(
@@ -82,13 +64,17 @@ class Answers:
         except OverflowError:  # a literal that floats cannot hold
             return None
 
-    def predicted(self, expr: Expr) -> float | None:
-        """The standard error of an output that is linear, whatever the answers; else None."""
+    def predicted(self, expr: Expr) -> float | Floats | None:
+        """The standard error of an output that is linear, whatever the answers; else None.
+
+        One for all groups, or one a group.
+        """
         found = self.of(expr)
         if found is None or found.linear is None or not found.gradient:
             return None
-        each = [float(c / self._factors[w]) for w, c in found.linear.items() if w != CONSTANT]
-        return self._sigma * math.hypot(*each)
+        each = self._slopes(found.linear)
+        error: float | Floats = size(self._noise.moment(each, each))
+        return error
 
     def _intervals(
         self, expr: Expr, confidence: float
@@ -99,11 +85,9 @@ class Answers:
         parts = len(found.parts)
         level = confidence if parts == 1 else simultaneous(confidence, parts)
         low, high = found.bounds(level)
-        squares = np.zeros(len(self._noisy))
         with np.errstate(all="ignore"):
-            for weight, slope in found.gradient.items():
-                squares = squares + (slope / self._factors[weight]) ** 2
-            errors = self._sigma * np.sqrt(squares)
+            slopes = {w: slope / self._factors[w] for w, slope in found.gradient.items()}
+            errors: Floats = size(self._noise.moment(slopes, slopes) + np.zeros(len(self._noisy)))
         return errors, low, high, None if found.doubtful is None else found.doubtful(level)
 
     # -- expressions ---------------------------------------------------------------------------
@@ -120,7 +104,7 @@ class Answers:
             case Op(name="COALESCE", args=(arg, *rest)):
                 return self._coalesced(arg, rest)
             case Cast(arg=arg, type=type_):
-                return _cast(self.of(arg), type_)
+                return cast(self.of(arg), type_)
             case Call(name=name, args=args):
                 found = [a for a in map(self.of, args) if a is not None]
                 return self._call(name, found) if len(found) == len(args) else None
@@ -155,8 +139,8 @@ class Answers:
                 for b in rest:
                     a = of.extreme(a, b, greatest=name == "greatest")
                 return a
-            case _, [a] if name in _MONOTONE:
-                return of.monotone(a, *_MONOTONE[name])
+            case _, [a] if name in MONOTONE:
+                return of.monotone(a, *MONOTONE[name])
             case _:
                 return None
 
@@ -240,7 +224,10 @@ class Answers:
         gradient = {w: float(c) * ones for w, c in form.items() if w != CONSTANT}
 
         def bounds(level: float) -> tuple[Floats, Floats]:
-            width = self._half(form, level) * below
+            half = self._half(form, level)
+            if not isinstance(half, Fraction | int):
+                return self._around(form, half, _over(whole, below))
+            width = half * below
             if width.denominator != 1:  # a bound that is no multiple of the weights
                 return _over(whole - float(width), below), _over(whole + float(width), below)
             exact = whole if width < _SAFE else whole.astype(object)
@@ -251,33 +238,50 @@ class Answers:
         return Uncertain(_over(whole, below), gradient, bounds, parts, linear=form)
 
     def _half(self, form: Form, level: float) -> Any:
-        """The half width of a form's noise: an integer where it is whole."""
-        terms = [(c / self._factors[w], self._law) for w, c in form.items() if w != CONSTANT]
-        half = sum_half_width(terms, level)
-        return int(half) if half.denominator == 1 else half
+        """The half width of a form's noise: an integer where it is whole, or one a group."""
+        half = self._noise.half(self._scales(form), level)
+        return int(half) if isinstance(half, Fraction) and half.denominator == 1 else half
+
+    def _scales(self, form: Form) -> dict[int, Fraction]:
+        """The coefficients of the answers themselves."""
+        return {w: c / self._factors[w] for w, c in form.items() if w != CONSTANT}
+
+    def _slopes(self, form: Form) -> dict[int, float]:
+        return {w: float(c) for w, c in self._scales(form).items()}
+
+    def _estimate(self, form: Form) -> Floats:
+        """The value of a form of the estimates that are not rounded."""
+        found = np.full(len(self._centre), float(form.get(CONSTANT, 0)))
+        for weight, slope in self._slopes(form).items():
+            found = found + self._centre[:, weight].astype(np.float64) * slope
+        return found
+
+    def _around(self, form: Form, half: Floats, shown: Floats) -> tuple[Floats, Floats]:
+        """The interval about a form's estimate, and the value that is shown, in it."""
+        middle = self._estimate(form)
+        return np.minimum(middle - half, shown), np.maximum(middle + half, shown)
 
     def _ratio(
         self, top: Form, bottom: Form, clip: tuple[float, float] = (-math.inf, math.inf)
     ) -> Uncertain:
         weights = sorted({w for w in (*top, *bottom) if w != CONSTANT})
-        n = [float(top.get(w, 0) / self._factors[w]) * self._sigma for w in weights]
-        d = [float(bottom.get(w, 0) / self._factors[w]) * self._sigma for w in weights]
-        moments = (
-            math.fsum(x * x for x in n),
-            math.fsum(x * y for x, y in zip(n, d, strict=True)),
-            math.fsum(y * y for y in d),
-        )
+        n, d, moment = self._slopes(top), self._slopes(bottom), self._noise.moment
+        moments = (moment(n, n), moment(n, d), moment(d, d))
         signed = any(coefficient < 0 for coefficient in bottom.values())
-        found = Ratio(_over(*self._whole(top)), _over(*self._whole(bottom)), moments, signed)
+        above, under = _over(*self._whole(top)), _over(*self._whole(bottom))
+        ends = (above, under)
+        if not isinstance(self._noise, Alike):
+            ends = (self._estimate(top), self._estimate(bottom))
+        found = Ratio(*ends, moments, signed)
         with np.errstate(all="ignore"):
-            value = found.top / found.bottom
+            value = above / under
             gradient = {
-                w: (float(top.get(w, 0)) - value * float(bottom.get(w, 0))) / found.bottom
-                for w in weights
+                w: (float(top.get(w, 0)) - value * float(bottom.get(w, 0))) / under for w in weights
             }
 
         def bounds(level: float) -> tuple[Floats, Floats]:
             low, high = found.bounds(self._reach(level, len(weights)))
+            low, high = np.fmin(low, value), np.fmax(high, value)
             return np.clip(low, *clip), np.clip(high, *clip)
 
         def doubtful(level: float) -> Bools:
@@ -287,7 +291,7 @@ class Answers:
         return Uncertain(value, gradient, bounds, parts, None, (top, bottom), clip, doubtful)
 
     def _reach(self, level: float, terms: int) -> float:
-        return reach(self._law, level, max(terms, 1))
+        return self._noise.reach(level, terms)
 
     # -- aggregates ----------------------------------------------------------------------------
 
@@ -314,6 +318,12 @@ class Answers:
         def bounds(level: float) -> tuple[Floats, Floats]:
             half = self._half({weight: Fraction(factor)}, level)
             nearest = (noisy + factor // 2) // factor
+            if not isinstance(half, Fraction | int):
+                middle = self._centre[:, weight]
+                low = np.fmin(np.ceil((middle - half) / factor), nearest.astype(np.float64))
+                high = np.fmax(np.floor((middle + half) / factor), nearest.astype(np.float64))
+                return (np.maximum(low, 0.0), np.maximum(high, 0.0)) if self._clamp else (low, high)
+            half = int(half)
             low = np.minimum(-((half - noisy) // factor), nearest).astype(np.float64)
             high = np.maximum((noisy + half) // factor, nearest).astype(np.float64)
             least = 0.0 if self._clamp else -math.inf
@@ -327,13 +337,18 @@ class Answers:
         times = [
             k * spread.steps**2 * self._factors[w] for k, w in zip((4, 15, 4), weights, strict=True)
         ]
-        a, b, c = (self._noisy[:, w] / t for w, t in zip(weights, times, strict=True))
-        errors = tuple(self._sigma / t for t in times)
-        parts = Parts(
-            a.astype(np.float64), b.astype(np.float64), c.astype(np.float64),
-            (errors[0], errors[1], errors[2]), spread.kind.endswith("samp"),
-            lambda level: self._reach(level, 3),
-        )  # fmt: skip
+        moments = {
+            (i, j): self._noise.moment({weights[i]: 1.0 / times[i]}, {weights[j]: 1.0 / times[j]})
+            for i in range(3) for j in range(i, 3)
+        }  # fmt: skip
+        sample = spread.kind.endswith("samp")
+        middle, parts = (
+            Parts(a, b, c, moments, sample, lambda level: self._reach(level, 3))
+            for a, b, c in (
+                [(found[:, w] / t).astype(np.float64) for w, t in zip(weights, times, strict=True)]
+                for found in (self._centre, self._noisy)
+            )
+        )
         root = spread.kind.startswith("stddev")
         scale = float(spread.hi - spread.lo) ** 2
         value = parts.value() * scale
@@ -345,21 +360,14 @@ class Answers:
             }
 
         def bounds(level: float) -> tuple[Floats, Floats]:
-            low, high = (end * scale for end in parts.bounds(level))
-            return (np.sqrt(low), np.sqrt(high)) if root else (low, high)
+            low, high = (end * scale for end in middle.bounds(level))
+            low, high = (np.sqrt(low), np.sqrt(high)) if root else (low, high)
+            if not isinstance(self._noise, Alike):
+                low, high = np.fmin(low, value), np.fmax(high, value)
+            return low, high
 
         value = np.sqrt(value) if root else value
-        return Uncertain(value, gradient, bounds, frozenset([spread]), doubtful=parts.doubtful)
-
-
-def _cast(found: Uncertain | None, type_: str) -> Uncertain | None:
-    """A cast to a type of numbers: to a float as it is, to others rounded."""
-    if found is None or type_ in ("DOUBLE", "FLOAT"):
-        return found
-    if _INTEGERS.fullmatch(type_):
-        return of.rounded(found, 0)
-    decimal = _DECIMAL.fullmatch(type_)
-    return of.rounded(found, int(decimal[1])) if decimal else None
+        return Uncertain(value, gradient, bounds, frozenset([spread]), doubtful=middle.doubtful)
 
 
 def _finite(text: str) -> bool:

@@ -1,7 +1,7 @@
 """How far noise reaches in *every* direction: the z with |sum a_i Z_i| <= z s ||a|| for all a.
 
 Ratios need it: which combination of answers their interval rests on depends on the true ratio.
-Four bounds, of which the least that applies is taken, at a level 1 - p and for k answers.
+Five bounds, of which the least that applies is taken, at a level 1 - p and for k answers.
 
 **Cauchy-Schwarz.** |sum a_i Z_i| <= ||a|| sqrt(k) max |Z_i|, the level shared among k.
 
@@ -15,6 +15,21 @@ least (K(x) + ln(2/p)) / x over x < 1/b, for one answer, holds for all.
 of variance s^2 + 1/12, and |sum a_i U_i| <= ||a|| sqrt(k) / 2. "Nearly": in the direction of one
 answer the two laws differ by about 1/(12 pi s^2), which is less than the bound on the U_i gives
 away there, and in all others by less; tests compare it with exact laws.
+
+**Any number of normals**, Gaussian noise of stddevs s_i >= s >= 2, S = sum a_i Z_i of variance V.
+Let T = sum a_i U_i, so T is symmetric, independent of S and sub-Gaussian of parameter 1/12 (as a
+uniform is): P(T < -x ||a||) <= exp(-6 x^2). So P(S > h) (1 - exp(-6 x^2)) is at most
+P(S + T > h - x ||a||), and S + T differs from a normal N of variance at most V (1 + 1/(12 s^2)) by
+at most D in its distribution function: with the characteristic functions c(x) sin(x/2)/(x/2) of Z_i + U_i and the
+normal's, |a_1| the largest weight and x in units of 1/|a_1|, up to pi the products differ by their
+factors' differences, together at most x^4 / (2880 s^4) times the normal's (and exp(-pi^2 s^2 / 2)
+from beyond the period); beyond pi the first factor alone, near 2 pi k at most |y| / (2 pi k) times
+a normal density of y = x - 2 pi k, leaves 2 / (s (2 pi k))^2 each. Over pi: D <= 1/(12 pi s^2)
+and less than a tenth more: 0.03 / s^2. As ||a|| <= sqrt(V) / s,
+
+    z = x / s + sqrt(1 + 1/(12 s^2)) q,   P(standard normal > q) = p (1 - exp(-6 x^2)) / 2 - D
+
+holds for every x; the best of a few is taken.
 
 **Two answers.** |Z_1 + r Z_2| <= t is sure when |Z_1 + r0 Z_2| <= t - (r1 - r0)|Z_2|, for r0 <= r
 <= r1. So t holds for all of [r0, r1] when it does for the latter, whose probability is a sum over
@@ -59,6 +74,7 @@ def reach(law: Event, confidence: float, terms: int) -> float:
             elif s >= 1.0:
                 z = -NormalDist().inv_cdf((1.0 - confidence) / 2.0)
                 found.append(z * math.sqrt(1.0 + 1.0 / (12.0 * s * s)) + terms**0.5 / (2.0 * s))
+                found.append(normals(sigma, confidence))
         case Laplace(scale=scale):
             found.append(_chernoff(float(1 / scale), confidence) / s)
             if terms == 2 and scale < _WIDE:
@@ -66,6 +82,25 @@ def reach(law: Event, confidence: float, terms: int) -> float:
             elif terms == 2:
                 found.append((float(scale) * _continuous(confidence) + math.sqrt(0.5)) / s)
     return min(found)
+
+
+@functools.lru_cache(4096)
+def normals(least: float, confidence: float) -> float:
+    """z: with this level |S| <= z sqrt(V) for every sum S of any number of Gaussian noises.
+
+    V sums the squared weights times the noises' parameters, of which the least is `least` squared.
+    """
+    missed = 1.0 - confidence
+    best = math.sqrt(2.0 * math.log(2.0 / missed))  # sub-Gaussian with their parameters
+    if least < 2.0:
+        return best
+    doubt, wide = 0.03 / least**2, math.sqrt(1.0 + 1.0 / (12.0 * least**2))
+    for step in range(20, 141, 4):
+        x = step / 100.0
+        share = missed * (1.0 - math.exp(-6.0 * x * x)) / 2.0 - doubt
+        if share > 0.0:
+            best = min(best, x / least - NormalDist().inv_cdf(share) * wide)
+    return best
 
 
 def _chernoff(rate: float, confidence: float) -> float:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpsql.accounting.events import Event
 from dpsql.mechanisms.answers import Answers
+from dpsql.mechanisms.noises import Noise
 from dpsql.mechanisms.uncertain import Uncertain
 from dpsql.query.compile import CompiledSelect, Count, Mean, Spread, Sum
 from dpsql.query.expr import Slot
@@ -21,14 +22,14 @@ _SAFE = 1 << 62
 def estimate(
     select: CompiledSelect,
     noisy: NDArray[np.int64],
-    law: Event,
+    noise: Event | Noise,
     factors: tuple[int, ...],
     confidence: float,
     *,
     clamp: bool,
 ) -> list[Values]:
     """The released values of each aggregate. A mean whose noisy denominator may be 0 is NULL."""
-    answers = Answers(noisy, law, select.estimators, factors, clamp)
+    answers = Answers(noisy, noise, select.estimators, factors, clamp)
     found = []
     for index, estimator in enumerate(select.estimators):
         slot = Slot(f"a{index}")

@@ -109,7 +109,7 @@ class Model:
             some = self.placed(together)
             if not some:
                 continue
-            columns = [part.column for part in some]
+            columns = np.array([part.column for part in some])
             at = np.max([part.at for part in some], axis=0)
             weights = np.stack([part.weights for part in some]).astype(np.float64)
             factors = np.array([float(part.family.factor) for part in some])
@@ -122,9 +122,7 @@ class Model:
             known[np.ix_(rows, columns)] = surely
         return Spread(covariance, known, self.least)
 
-    def placed(
-        self, together: Sequence[tuple[int, Family | None]]
-    ) -> list[_Placed]:
+    def placed(self, together: Sequence[tuple[int, Family | None]]) -> list[_Placed]:
         """The families on the atoms, groups named by their place in the grouping."""
         found = []
         for column, family in together:

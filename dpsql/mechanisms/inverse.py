@@ -95,9 +95,7 @@ class _Disjoint:
 
 def _disjoint(design: Design, precisions: Sequence[float]) -> _Disjoint:
     diagonal = np.zeros(design.atoms)
-    for groups, weights, precision in zip(
-        design.groups, design.weights, precisions, strict=True
-    ):
+    for groups, weights, precision in zip(design.groups, design.weights, precisions, strict=True):
         diagonal += np.where(groups >= 0, precision * weights.astype(np.float64) ** 2, 0.0)
     return _Disjoint(diagonal)
 
@@ -178,9 +176,7 @@ def _marginals(design: Design, precisions: Sequence[float]) -> _Marginals | None
         return None
     order = np.ravel_multi_index([inner.reshape(-1) for _, inner in used], shape)
     measured: dict[frozenset[int], float] = {}
-    for groups, weights, precision in zip(
-        design.groups, design.weights, precisions, strict=True
-    ):
+    for groups, weights, precision in zip(design.groups, design.weights, precisions, strict=True):
         weight = int(weights[0])
         if (groups < 0).any() or (weights != weight).any():
             return None

@@ -25,13 +25,13 @@ class Ratio:
 
     top: Floats
     bottom: Floats
-    moments: tuple[float, float, float]
+    moments: tuple[float | Floats, float | Floats, float | Floats]
     signed: bool
 
     def doubtful(self, z: float) -> NDArray[np.bool_]:
         """Where D does not exceed z times its standard error: Fieller's set has no ends."""
         size = np.abs(self.bottom) if self.signed else self.bottom
-        found: NDArray[np.bool_] = ~(size > z * self.moments[2] ** 0.5)
+        found: NDArray[np.bool_] = ~(size > z * np.sqrt(self.moments[2]))
         return found
 
     def bounds(self, z: float) -> tuple[Floats, Floats]:

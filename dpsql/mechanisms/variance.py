@@ -16,7 +16,7 @@ nearly as short as if the mean were known.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +32,7 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A, B, C with noise of these standard deviations; `sample` divides by N - 1.
+    """A, B, C with noise of these second moments (i <= j); `sample` divides by N - 1.
 
     `reach` gives the z of a level for the three answers in any direction.
     """
@@ -40,7 +40,7 @@ class Parts:
     a: Floats
     b: Floats
     c: Floats
-    errors: tuple[float, float, float]
+    moments: Mapping[tuple[int, int], float | Floats]
     sample: bool
     reach: Callable[[float], float]
 
@@ -88,14 +88,18 @@ class Parts:
         return low * most / (most - 1), high * fewest / (fewest - 1)
 
     @property
-    def _rows_error(self) -> float:
-        a, b, c = self.errors
-        return float(np.hypot(np.hypot(a, 2 * b), c))
+    def _rows_error(self) -> float | Floats:
+        """The standard error of N = A + 2B + C."""
+        m = self.moments
+        found = m[0, 0] + 4 * m[1, 1] + m[2, 2] + 4 * (m[0, 1] + m[1, 2]) + 2 * m[0, 2]
+        return _root(found)
 
     def _mean(self, level: float) -> tuple[Floats, Floats]:
         """Fieller's interval of the mean of t."""
-        a, b, c = (error**2 for error in self.errors)
-        moments = (b + c, 2 * b + c, a + 4 * b + c)
+        m = self.moments
+        top = m[1, 1] + 2 * m[1, 2] + m[2, 2]  # of B + C
+        both = m[0, 1] + m[0, 2] + 2 * m[1, 1] + 3 * m[1, 2] + m[2, 2]
+        moments = (top, both, self._rows_error**2)
         ratio = Ratio(self.b + self.c, self.rows, moments, signed=False)
         low, high = ratio.bounds(self.reach(level))
         return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
@@ -113,14 +117,25 @@ class Parts:
             a = np.maximum(np.abs(last**2 - low), np.abs(first**2 - high))
             b = 2 * (middle * (1 - middle) + high)
             c = np.maximum(np.abs((1 - first) ** 2 - low), np.abs((1 - last) ** 2 - high))
-            e = self.errors
-            around = z * np.sqrt((a * e[0]) ** 2 + (b * e[1]) ** 2 + (c * e[2]) ** 2)
+            around = z * self._farthest((a, b, c))
             low = np.fmax(low, (least - around) / n)
             high = np.fmin(high, (most + around) / n)
             high = np.maximum(low, high)
         return np.minimum(low, high), high
 
+    def _farthest(self, most: tuple[Floats, Floats, Floats]) -> Floats:
+        """The largest standard error of a sum with coefficients of at most these sizes."""
+        found: Floats = np.zeros_like(most[0])
+        for (i, j), moment in self.moments.items():
+            found = found + (1 if i == j else 2) * most[i] * most[j] * np.abs(moment)
+        return np.sqrt(found)
+
     def _about(self, m: Floats) -> Floats:
         """F(m), the sum of squares about m."""
         found: Floats = m**2 * self.a - 2 * m * (1 - m) * self.b + (1 - m) ** 2 * self.c
         return found
+
+
+def _root(found: float | Floats) -> float | Floats:
+    root: float | Floats = np.sqrt(np.maximum(found, 0.0))
+    return root

@@ -39,7 +39,9 @@ def whole(design: Design, table: Floats, precisions: list[float]) -> Ints:
     heaviest = (weights**2 * scale).sum(axis=1)
     order = np.argsort(-heaviest, kind="stable")
     scale = scale / max(float(scale.max()), 1e-300)
-    up = _greedy(rows[order].tolist(), weights[order].tolist(), rest[order].tolist(), scale.tolist())
+    up = _greedy(
+        rows[order].tolist(), weights[order].tolist(), rest[order].tolist(), scale.tolist()
+    )
     found = np.zeros(len(table), np.int64)
     found[order] = up
     return base + found

@@ -136,7 +136,7 @@ def _family(workload: Workload, block: Block, grouping: Grouping, weight: Weight
         axis = len(kept)
         alike, picked = _alike(groups, values, axis)
         if len(picked) == 1:
-            groups, values = groups.take(0, axis=axis), values.take(0, axis=axis)
+            groups, values = (np.asarray(a.take(0, axis=axis)) for a in (groups, values))
             continue
         of_code = alike[merged[name]]
         new, place = np.unique(of_code, return_index=True)
