@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+import signal
+import threading
 from collections.abc import Callable
 
 import pytest
+
+if threading.current_thread() is threading.main_thread():
+    # A shell starts a background job with Ctrl-C ignored, and its children inherit that; the
+    # tests that interrupt need it to arrive.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 
