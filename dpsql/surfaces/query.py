@@ -82,6 +82,8 @@ def query(
         form = SUFFIXES.get(output.suffix.lower(), "table") if output else "table"
     if form == "parquet" and output is None:
         raise click.UsageError("parquet needs a file: add -o FILE")
+    if output is not None and output.resolve() == Path(db).resolve():
+        raise click.UsageError("-o names the database itself: give another file")
     target = None if output is None else Target(output)
     try:
         with opened(run, db, schemas, user, ledger, chosen(settings)) as session, run.statement():
