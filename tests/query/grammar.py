@@ -430,18 +430,22 @@ class Expressions:
 
 def literal(column: Column, code: int) -> str:
     """A declared value as SQL writes it."""
-    value = column.point(code)
+    return sql_literal(column.point(code))
+
+
+def sql_literal(value: Any) -> str:
+    """A value as SQL writes it."""
     match value:
+        case None:
+            return "NULL"
         case bool():
             return "TRUE" if value else "FALSE"
         case str():
             return text(value)
-        case float():
-            return repr(value)
         case datetime.date():
             return f"DATE '{value.isoformat()}'"
         case _:
-            return str(value)
+            return repr(value)
 
 
 @dataclass(frozen=True)
@@ -649,7 +653,7 @@ class Statements:
         rng = self.rng
         if rng.random() < 0.5:
             return "", False
-        if rng.random() < 0.2:
+        if rng.random() < 0.2 and not any(_is_mean(e) for e, _ in items):
             return f" ORDER BY ALL{rng.choice(['', ' DESC', ' NULLS FIRST'])}", True
         listed = []
         for _ in range(rng.randint(0, 2)):
