@@ -168,6 +168,14 @@ def test_equal_expressions_share_one_release(session):
     assert many[4] == one[4]
 
 
+def test_one_count_in_several_spellings_is_measured_once(session):
+    """T03: what is equal on every row is one query, whatever it is called."""
+    spellings = "COUNT(*), COUNT(1), COUNT(race), SUM(1)"
+    assert session.explain(f"SELECT {spellings} FROM people", rho=0.01).queries == 1
+    ((*counts,),) = session.answer(f"SELECT {spellings} FROM people", rho=0.01).rows
+    assert len(set(counts)) == 1
+
+
 def test_a_hundred_aggregates_are_charged_jointly(session):
     """T03, A32: once, by the most of them that one row can meet (age 90 is in 72 of these)."""
     names = ", ".join(f"COUNT(*) FILTER (WHERE age > {i})" for i in range(18, 90))
