@@ -23,9 +23,6 @@ def write_lines(made: Iterable[str], stream: TextIO) -> None:
     stream.flush()
 
 
-_KEPT = (".duckdb", ".wal", ".ledger", "-wal", "-shm", ".key", ".toml")
-
-
 class Target:
     """A file to be written, opened beside its place before anything is charged.
 
@@ -39,11 +36,6 @@ class Target:
         self._special = real.exists() and not real.is_file()
         if real.is_dir():
             raise UsageError(f"cannot write {path}: it is a folder")
-        if real.name.lower().endswith(_KEPT):
-            raise UsageError(
-                f"cannot write {path}: a database, ledger, key or schema has such a name; "
-                "give another, e.g. answer.csv"
-            )
         self._real = real
         if self._special:
             self._draft = real
