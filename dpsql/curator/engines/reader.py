@@ -29,16 +29,16 @@ def read_parquet(connection: Connection, files: Files) -> str:
 def read_csv(connection: Connection, files: Files, dataset: Dataset | None) -> str:
     """The relation of a CSV file with a header. Raises SourceError.
 
-    For a declared table every field is text that is read as the column's declared type; a field
-    that is none of it lies outside the domain. Lines that cannot be read are left out, and what a
-    line has beyond the header's fields is dropped. Nothing is sniffed but the header, so that no
-    row decides what is refused. An owner's query, and the
-    draft of a schema, see the types that DuckDB finds.
+    Every field is text that is read as the type of the declared column of its name; a field that is
+    none of it lies outside the domain, or is NULL to an owner's query. Lines that cannot be read
+    are left out, and what a line has beyond the header's fields is dropped. Nothing is sniffed but
+    the header, so that no row decides what is refused. Only the draft of a schema, which is the
+    owner's, sees the types that DuckDB finds.
     """
     _only(connection, files)
     _require_text_unit(files, dataset)
     try:
-        if dataset is None or dataset.source.query is not None:
+        if dataset is None:
             return _sniffed(connection, files)
         names, delimiter = _header(files.path)
         read = ", ".join(f"{quote.text(name)}: 'VARCHAR'" for name in names)
