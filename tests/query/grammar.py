@@ -16,7 +16,14 @@ from typing import Any
 
 from dpsql.schema import Column, Dataset, Kind, Neighbours, Source, Unit
 
-_SUM, _SUM_END, _MEAN, _MEAN_END = "\x01", "\x02", "\x03", "\x04"
+_SUM, _SUM_END, _MEAN, _MEAN_END, _BELOW, _BELOW_END = (
+    "\x01",
+    "\x02",
+    "\x03",
+    "\x04",
+    "\x05",
+    "\x06",
+)
 _NAMES = (
     "a", "b", "c", "D", "Age", "été", "two words", 'quo"te', "select", "order", "group", "k0", "a0",
     "v", "i", "row#", "#", "count", "x.y", "null", "Ärger", "ärger",
@@ -35,12 +42,13 @@ def text(value: str) -> str:
 
 def asked(sql: str) -> str:
     """The statement as an analyst writes it."""
-    return sql.translate({ord(mark): None for mark in (_SUM, _SUM_END, _MEAN, _MEAN_END)})
+    return sql.translate({ord(mark): None for mark in map(chr, range(1, 7))})
 
 
 def expected(sql: str) -> str:
     """The statement whose answer by DuckDB is the value that we must give."""
     sql = sql.replace(_SUM, "COALESCE(").replace(_SUM_END, ", 0)")
+    sql = sql.replace(_BELOW, "NULLIF(").replace(_BELOW_END, ", 0)")
     return sql.replace(_MEAN, "(").replace(_MEAN_END, ")::INTEGER")
 
 
@@ -601,7 +609,10 @@ class Statements:
             [
                 f"{one} + 1", f"2 * {one} - {other}", f"{one} > {other}", f"-{one}",
                 f"CASE WHEN {one} > 1 THEN 'many' ELSE 'few' END",
-                f"100.0 * {one} / NULLIF(COUNT(*), 0)", f"COALESCE({one}, -1)",
+                f"100.0 * {one} / NULLIF(COUNT(*), 0)",
+                f"{one} / {_BELOW}{other}{_BELOW_END}",
+                f"COUNT(*) % {_BELOW}COUNT(*){_BELOW_END}",
+                f"COALESCE({one}, -1)",
                 f"CAST({one} AS DOUBLE)",
                 *(f"COALESCE({key}, {key})" for key in keys),
                 *(f"ROUND({a}, 1)" for a in aggregates if not _is_mean(a)),
