@@ -160,7 +160,7 @@ class _Binder:
             raise self._refuse(
                 "the SELECTs of UNION ALL have different numbers of columns",
                 text.find("UNION"),
-                "equal numbers",
+                "the same number of columns in each",
             )
 
     # -- SELECT --------------------------------------------------------------------------------

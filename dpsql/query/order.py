@@ -62,7 +62,7 @@ def position(at: Const, width: int, clause: str, refuse: Refuse) -> int:
     """The index of the output at a position. Raises Refused outside of 1 to `width`."""
     if not 1 <= int(at.text) <= width:
         raise refuse(
-            f"{clause} {at.text}: there are {width} columns in SELECT",
+            f"{clause} {at.text}: SELECT has {width} column{'s' if width > 1 else ''}",
             at.span,
             f"a position from 1 to {width}",
         )
