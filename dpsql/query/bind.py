@@ -57,12 +57,8 @@ def bind(
     ask: Ask, datasets: Mapping[str, Dataset], params: Mapping[str, Const] | None = None
 ) -> Bound | Probe:
     """The meaning of a query. Raises Refused for whatever is not answered."""
-    try:
+    with ask.text.nesting():
         return _Binder(ask, datasets, params or {}).bind()
-    except RecursionError:
-        raise ask.text.refusal(
-            "the statement is nested too deeply", None, "a flatter statement"
-        ) from None
 
 
 class _Binder:

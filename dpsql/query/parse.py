@@ -79,6 +79,11 @@ _REFUSED = {
 def parse(sql: str) -> Statement:
     """The statement that a text holds. Raises Refused, with the place, for anything else."""
     text = Text(sql)
+    with text.nesting():
+        return _statement(text)
+
+
+def _statement(text: Text) -> Statement:
     found = _strip(text)
     head = found[0].word
     if head == "EXPLAIN":
