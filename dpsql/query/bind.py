@@ -69,6 +69,7 @@ class _Binder:
         self._names = Names(self._refuse, self._param)
         self._sources = Sources(datasets, ask.text, self._names)
         self._guards: list[Guard] = []
+        self._kinds: list[list[str]] = []  # of the outputs, for each SELECT
         self._sugar: list[Span] = []
 
     def bind(self) -> Bound | Probe:
@@ -158,6 +159,14 @@ class _Binder:
                 text.find("UNION"),
                 "the same number of columns in each",
             )
+        for kinds in zip(*self._kinds, strict=True):
+            mixed = sorted({kind for kind in kinds if kind != "null"})
+            if len(mixed) > 1:
+                raise self._refuse(
+                    f"{' and '.join(mixed)} are mixed in one column of UNION ALL",
+                    text.find("UNION"),
+                    "a cast, so that the column is of one kind",
+                )
 
     # -- SELECT --------------------------------------------------------------------------------
 
@@ -196,6 +205,7 @@ class _Binder:
                 "the same with COUNT(*) in SELECT",
             )
         self._guards.extend(typer.guards)
+        self._kinds.append([lift.kind(output) for output, _ in outputs])
         self._sugar.extend(lift.sugar)
         select = BoundSelect(
             where, keys, sets, tuple(lift.aggregates), tuple(lift.groupings), outputs, having

@@ -326,9 +326,35 @@ class Expressions:
                 return found[0]
             return rng.choice(["0", "1", "2", "-1", "3", "7", "0.5", "1.25", "-2.5e0", "1e1", "10"])
         d = depth - 1
-        match rng.randrange(18):
+        match rng.randrange(20):
             case 0 | 1 | 2:
                 return f"({self.number(d)} {rng.choice('+-*')} {self.number(d)})"
+            case 18:
+                whole = [f"CAST({self.number(d)} AS INTEGER)" for _ in range(2)]
+                return rng.choice(
+                    [
+                        f"({whole[0]} & {whole[1]})",
+                        f"({whole[0]} | {whole[1]})",
+                        f"(~{whole[0]})",
+                        f"xor({whole[0]}, {whole[1]})",
+                        f"gcd({whole[0]}, {whole[1]})",
+                        f"({whole[0]} ^ 2)",
+                        f"bit_count({whole[0]})",
+                        f"power({whole[0]}, 2)",
+                    ]
+                )
+            case 19:
+                return rng.choice(
+                    [
+                        f"ln(GREATEST({self.number(d)}, 1))",
+                        f"sqrt(abs({self.number(d)}))",
+                        f"position({text(rng.choice(_TEXTS[:6]))} IN {self.text(d)})",
+                        f"date_part({text(rng.choice(['year', 'dow', 'week']))}, {self.date(d)})",
+                        f"datesub('month', {self.date(d)}, {self.date(d)})",
+                        f"mod({self.number(d)}, 3)",
+                        f"cbrt({self.number(d)})",
+                    ]
+                )
             case 3:
                 divisor = rng.choice(["2", "-3", "10", "0.5", f"NULLIF({self.number(d)}, 0)"])
                 return f"({self.number(d)} {rng.choice(['/', '//', '%'])} {divisor})"
@@ -383,7 +409,20 @@ class Expressions:
                 return found[0]
             return text(rng.choice(_TEXTS))
         d = depth - 1
-        match rng.randrange(10):
+        match rng.randrange(11):
+            case 9:
+                return rng.choice(
+                    [
+                        f"concat({self.text(d)}, '-', {self.text(d)})",
+                        f"concat_ws('/', {self.text(d)}, {self.text(d)})",
+                        f"split_part({self.text(d)}, 'x', 1)",
+                        f"translate({self.text(d)}, 'ab', 'ba')",
+                        f"strftime({self.date(d)}, '%Y-%m')",
+                        f"strip_accents({self.text(d)})",
+                        f"regexp_extract({self.text(d)}, '[a-z]')",
+                        f"ltrim({self.text(d)}, 'a')",
+                    ]
+                )
             case 0:
                 return f"{rng.choice(['lower', 'upper', 'trim', 'reverse'])}({self.text(d)})"
             case 1:
@@ -417,7 +456,9 @@ class Expressions:
                 return found[0]
             return rng.choice(["DATE '2024-02-10'", "DATE '2025-01-31'", "'2024-03-01'::DATE"])
         d = depth - 1
-        match rng.randrange(7):
+        match rng.randrange(8):
+            case 6:
+                return f"({self.date(d)} + INTERVAL ({rng.choice(['1', '-2', '0'])}) WEEK)::DATE"
             case 0:
                 return f"({self.date(d)} {rng.choice('+-')} {rng.choice(['1', '30'])})"
             case 1:
@@ -489,6 +530,9 @@ class Statements:
             items.append((rng.choice(["1", "'x'", "NULL", "2.5"]), self.alias(0.5)))
         if rng.random() < 0.3:
             rng.shuffle(items)
+        if rng.random() < 0.1 and any(a for _, a in items):
+            named = self.written(rng.choice([a for _, a in items if a]))
+            items.append((f"({named} IS NULL)", self.alias(0.3)))
         where = f" WHERE {expressions.condition(rng.randint(0, 3))}" if rng.random() < 0.5 else ""
         if rng.random() < 0.08 and any(a for _, a in items):
             named = rng.choice([a for _, a in items if a])

@@ -157,6 +157,24 @@ def test_threads_may_share_a_grid(grid: Grid, monkeypatch: pytest.MonkeyPatch) -
     assert failures == []
 
 
+def test_what_a_thread_runs_is_stopped_from_another(grid: Grid) -> None:
+    stopped: list[str] = []
+
+    def run() -> None:
+        try:
+            grid.empty.rows("SELECT sum(a.i * b.i) FROM range(1000000) a(i), range(1000000) b(i)")
+        except KeyboardInterrupt:
+            stopped.append("stopped")
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while thread.is_alive():
+        grid.empty.interrupt()
+        thread.join(0.05)
+    assert stopped == ["stopped"]
+    assert grid.empty.rows("SELECT 1") == [(1,)]
+
+
 def test_a_grid_that_is_too_large_is_refused_with_its_size(grid: Grid) -> None:
     with pytest.raises(Refused, match="spans 100,000,000 combinations of m, n; at most 10,000,000"):
         grid.truths([resolved("n + m > 3")], refuse)

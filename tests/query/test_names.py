@@ -172,6 +172,8 @@ def test_statements_that_mean_the_same_bind_alike(sql: str, same: str) -> None:
         ("SELECT COUNT(*) FROM t LIMIT ALL OFFSET NULL", "LIMIT of something else"),
         ("SELECT COUNT(*) FROM t UNION ALL SELECT COUNT(*) FROM r", "UNION ALL over two datasets"),
         ("SELECT COUNT(*) FROM t UNION ALL SELECT 1, COUNT(*) FROM t", "the SELECTs of UNION ALL"),
+        ("SELECT 'x', COUNT(*) FROM t UNION ALL SELECT 1, COUNT(*) FROM t",
+         "number and text are mixed in one column of UNION ALL"),
         ("(SELECT COUNT(*) FROM t LIMIT 1) UNION ALL SELECT COUNT(*) FROM t", "ORDER BY or LIMIT"),
         ("SELECT COUNT(*) AS n FROM t UNION ALL SELECT 1 FROM t", "there is no aggregate"),
         ("SELECT COUNT(*) AS n FROM t UNION ALL SELECT SUM(a) FROM t ORDER BY n + 1",
