@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import signal
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +20,13 @@ def masked(text: str) -> list[str]:
         line = re.sub(r"─+", "─", re.sub(r"[█░]+", "█", line))
         found.append(re.sub(r" +", " ", line).rstrip())
     return found
+
+
+@pytest.fixture(autouse=True)
+def _ctrl_c_arrives() -> None:
+    """A shell starts a background job with Ctrl-C ignored, and a test's children inherit that."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -110,9 +110,10 @@ class Compiled:
 
 def compile_bound(bound: Bound, grid: Grid, params: Sequence[Any] = ()) -> Compiled:
     """The workload of a statement. Raises Refused; reads public values only."""
-    names, types = grid.describe(bound, params)
-    compiler = _Compiler(bound, grid)
-    parts = [compiler.select(select) for select in bound.selects]
+    with bound.ask.text.nesting():
+        names, types = grid.describe(bound, params)
+        compiler = _Compiler(bound, grid)
+        parts = [compiler.select(select) for select in bound.selects]
     selects = [compiled for compiled, _, _ in parts]
     blocks = _balanced([(block, scales) for _, block, scales in parts])
     listed = sorted({name for select in bound.selects for name in _mentioned(select)})

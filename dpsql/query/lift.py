@@ -31,6 +31,10 @@ class Lift:
             )
         return lifted
 
+    def kind(self, lifted: Expr) -> str:
+        """The kind of an expression over slots."""
+        return self._after.of(lifted).kind
+
     def condition(self, expr: Expr, clause: str) -> Expr:
         """A condition over slots."""
         lifted = self._lift(expr)

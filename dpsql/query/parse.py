@@ -79,6 +79,11 @@ _REFUSED = {
 def parse(sql: str) -> Statement:
     """The statement that a text holds. Raises Refused, with the place, for anything else."""
     text = Text(sql)
+    with text.nesting():
+        return _statement(text)
+
+
+def _statement(text: Text) -> Statement:
     found = _strip(text)
     head = found[0].word
     if head == "EXPLAIN":
@@ -162,6 +167,16 @@ def _syntax(text: Text, found: list[Token], error: EmptyError) -> Exception:
             f"a quoted {what} that does not end",
             opened,
             f"the closing quote ({quote}) after the {what}",
+        )
+    single = text.unmatched()
+    if single is not None:
+        opens = text.sql[single.start] == "("
+        return text.refusal(
+            "a parenthesis that is never closed"
+            if opens
+            else "a parenthesis that was never opened",
+            single,
+            "a ) for every (",
         )
     words = [token.word for token in found]
     if "TOP" in words:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
+import itertools
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -62,6 +65,7 @@ class Text:
             if kind != "comment":
                 text = _without_comments(text)
                 self.tokens.append(Token(kind, text, start, start + len(text)))
+        self._starts = [token.start for token in self.tokens]
         self._check_characters()
 
     def _char(self, offset: int) -> int:
@@ -75,7 +79,7 @@ class Text:
         first = self._char(start)
         if length is not None:
             return Span(first, self._char(start + length))
-        index = bisect.bisect_right([token.start for token in self.tokens], first) - 1
+        index = bisect.bisect_right(self._starts, first) - 1
         if index < 0:
             return Span(first, first + 1)
         token = self.tokens[index]
@@ -87,7 +91,7 @@ class Text:
     def _closing(self, index: int) -> int | None:
         """The end of the parenthesis that opens at token `index`."""
         depth = 0
-        for token in self.tokens[index:]:
+        for token in itertools.islice(self.tokens, index, None):
             depth += {"(": 1, ")": -1}.get(token.text, 0)
             if depth == 0:
                 return token.end
@@ -138,6 +142,30 @@ class Text:
             if at < 0:
                 return None
         return None
+
+    def unmatched(self) -> Span | None:
+        """A parenthesis without its other half."""
+        opened: list[Token] = []
+        for token in self.tokens:
+            if token.text == "(":
+                opened.append(token)
+            elif token.text == ")" and not opened:
+                return Span(token.start, token.end)
+            elif token.text == ")":
+                opened.pop()
+        return Span(opened[-1].start, opened[-1].end) if opened else None
+
+    @contextlib.contextmanager
+    def nesting(self) -> Iterator[None]:
+        """Refuses a statement that is nested more deeply than Python's stack has room for."""
+        try:
+            yield
+        except RecursionError:
+            raise self.refusal(
+                "the statement is nested too deeply",
+                None,
+                "a flatter statement, with fewer parentheses and CASEs inside each other",
+            ) from None
 
     def refusal(self, reason: str, span: Span | None = None, hint: str = "") -> Refused:
         """A refusal that quotes this text."""

@@ -15,7 +15,7 @@ from dpsql.surfaces.options import database, ledger_option, schema_option
 from dpsql.surfaces.run import Run
 
 if TYPE_CHECKING:
-    from dpsql.accounting.ledger import Entry, Ledger
+    from dpsql.accounting.ledger import Balance, Entry, Ledger
     from dpsql.surfaces.options import F
 
 format_option = click.option(
@@ -42,6 +42,14 @@ def budget() -> None:
 
 def _common(command: F) -> F:
     return dataset_option(schema_option(ledger_option(format_option(command))))
+
+
+def _holds(balance: Balance) -> bool:
+    """Whether what is spent lies within the terms, so that they are true of all answers."""
+    grant = balance.grant
+    if grant.pure:
+        return balance.spent_epsilon is not None and balance.spent_epsilon <= grant.epsilon_pico
+    return balance.spent_rho <= grant.rho
 
 
 @budget.command()
@@ -88,7 +96,10 @@ def grant(
         {"granted": purse.to_dict()},
         f"granted {user} {terms(purse.granted)} on {name}{spent}",
         f"All answers to {user} together are ({epsilon:g}, {delta:g})-differentially private; "
-        f"{questions_left(purse):,} default queries are left.",
+        f"{questions_left(purse):,} default queries are left."
+        if _holds(balance)
+        else f"More was answered to {user} before than this allows: nothing more is answered, and "
+        "what was answered stays as private as the earlier terms made it.",
     )
 
 

@@ -18,7 +18,11 @@ import pytest
 
 import dpsql
 from dpsql.accounting.events import Gaussian, Laplace, from_dict
-from dpsql.curator.curator import Curator
+from dpsql.curator import noise
+from dpsql.curator.cells import Cells
+from dpsql.curator.curator import Curator, Measurement
+from dpsql.curator.engines import DuckDBEngine
+from dpsql.curator.sealed import Sealed
 from dpsql.query.linear import Workload
 from dpsql.session import Session
 from tests.privacy.trial import USER, charges, purse, rows, table, watch
@@ -232,6 +236,32 @@ def test_private_sums_and_noise_are_integers(tmp_path, monkeypatch):
             session.answer(sql, rho=1e-3, backend=backend)
     assert len(seen) > 60
     assert {array.dtype for array in seen} == {np.dtype(np.int64)}
+
+
+@pytest.mark.parametrize("power", [53, 55, 60])
+def test_sums_beyond_the_digits_of_a_float_are_exact(power, tmp_path, monkeypatch):
+    """Law 4: cells of 2^k + 1 rows, whose sums 53 bits cannot hold, nor 64 in the end."""
+    counts = np.array([2**power + 1, 2**power + 3, 1], np.int64)
+    codes = {"hours": np.array([99, 98, 0]), "race": np.array([0, 0, 3])}
+    weights = {"COUNT(*)": (1, 1, 1), "SUM(hours)": (99, 98, 0)}
+
+    def cells(engine, columns):
+        return Sealed(Cells({name: codes[name] for name in columns}, counts))
+
+    monkeypatch.setattr(DuckDBEngine, "counts", cells)
+    monkeypatch.setattr(noise, "gaussian", lambda law, size: np.zeros(size, np.int64))
+    found: list[Measurement] = []
+    measure = Curator.measure
+    monkeypatch.setattr(
+        Curator, "measure", lambda *args: found.append(measure(*args)) or found[-1]
+    )  # fmt: skip
+    with Session(table(tmp_path, []), user=USER, ledger=purse()) as session:
+        for sql, weight in weights.items():
+            session.answer(f"SELECT race, {sql} FROM people GROUP BY race", rho=1e-3)
+            exact = [w * c for w, c in zip(weight, counts.tolist(), strict=True)]
+            (block,) = found[-1].answers
+            answers = [int(value) for value in block.ravel()]
+            assert answers == [exact[0] + exact[1], 0, 0, exact[2]]
 
 
 def test_a_plan_promises_what_is_then_charged_and_shown(tmp_path):

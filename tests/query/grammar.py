@@ -16,7 +16,14 @@ from typing import Any
 
 from dpsql.schema import Column, Dataset, Kind, Neighbours, Source, Unit
 
-_SUM, _SUM_END, _MEAN, _MEAN_END = "\x01", "\x02", "\x03", "\x04"
+_SUM, _SUM_END, _MEAN, _MEAN_END, _BELOW, _BELOW_END = (
+    "\x01",
+    "\x02",
+    "\x03",
+    "\x04",
+    "\x05",
+    "\x06",
+)
 _NAMES = (
     "a", "b", "c", "D", "Age", "été", "two words", 'quo"te', "select", "order", "group", "k0", "a0",
     "v", "i", "row#", "#", "count", "x.y", "null", "Ärger", "ärger",
@@ -35,12 +42,13 @@ def text(value: str) -> str:
 
 def asked(sql: str) -> str:
     """The statement as an analyst writes it."""
-    return sql.translate({ord(mark): None for mark in (_SUM, _SUM_END, _MEAN, _MEAN_END)})
+    return sql.translate({ord(mark): None for mark in map(chr, range(1, 7))})
 
 
 def expected(sql: str) -> str:
     """The statement whose answer by DuckDB is the value that we must give."""
     sql = sql.replace(_SUM, "COALESCE(").replace(_SUM_END, ", 0)")
+    sql = sql.replace(_BELOW, "NULLIF(").replace(_BELOW_END, ", 0)")
     return sql.replace(_MEAN, "(").replace(_MEAN_END, ")::INTEGER")
 
 
@@ -318,9 +326,35 @@ class Expressions:
                 return found[0]
             return rng.choice(["0", "1", "2", "-1", "3", "7", "0.5", "1.25", "-2.5e0", "1e1", "10"])
         d = depth - 1
-        match rng.randrange(18):
+        match rng.randrange(20):
             case 0 | 1 | 2:
                 return f"({self.number(d)} {rng.choice('+-*')} {self.number(d)})"
+            case 18:
+                whole = [f"CAST({self.number(d)} AS INTEGER)" for _ in range(2)]
+                return rng.choice(
+                    [
+                        f"({whole[0]} & {whole[1]})",
+                        f"({whole[0]} | {whole[1]})",
+                        f"(~{whole[0]})",
+                        f"xor({whole[0]}, {whole[1]})",
+                        f"gcd({whole[0]}, {whole[1]})",
+                        f"({whole[0]} ^ 2)",
+                        f"bit_count({whole[0]})",
+                        f"power({whole[0]}, 2)",
+                    ]
+                )
+            case 19:
+                return rng.choice(
+                    [
+                        f"ln(GREATEST({self.number(d)}, 1))",
+                        f"sqrt(abs({self.number(d)}))",
+                        f"position({text(rng.choice(_TEXTS[:6]))} IN {self.text(d)})",
+                        f"date_part({text(rng.choice(['year', 'dow', 'week']))}, {self.date(d)})",
+                        f"datesub('month', {self.date(d)}, {self.date(d)})",
+                        f"mod({self.number(d)}, 3)",
+                        f"cbrt({self.number(d)})",
+                    ]
+                )
             case 3:
                 divisor = rng.choice(["2", "-3", "10", "0.5", f"NULLIF({self.number(d)}, 0)"])
                 return f"({self.number(d)} {rng.choice(['/', '//', '%'])} {divisor})"
@@ -375,7 +409,20 @@ class Expressions:
                 return found[0]
             return text(rng.choice(_TEXTS))
         d = depth - 1
-        match rng.randrange(10):
+        match rng.randrange(11):
+            case 9:
+                return rng.choice(
+                    [
+                        f"concat({self.text(d)}, '-', {self.text(d)})",
+                        f"concat_ws('/', {self.text(d)}, {self.text(d)})",
+                        f"split_part({self.text(d)}, 'x', 1)",
+                        f"translate({self.text(d)}, 'ab', 'ba')",
+                        f"strftime({self.date(d)}, '%Y-%m')",
+                        f"strip_accents({self.text(d)})",
+                        f"regexp_extract({self.text(d)}, '[a-z]')",
+                        f"ltrim({self.text(d)}, 'a')",
+                    ]
+                )
             case 0:
                 return f"{rng.choice(['lower', 'upper', 'trim', 'reverse'])}({self.text(d)})"
             case 1:
@@ -409,7 +456,9 @@ class Expressions:
                 return found[0]
             return rng.choice(["DATE '2024-02-10'", "DATE '2025-01-31'", "'2024-03-01'::DATE"])
         d = depth - 1
-        match rng.randrange(7):
+        match rng.randrange(8):
+            case 6:
+                return f"({self.date(d)} + INTERVAL ({rng.choice(['1', '-2', '0'])}) WEEK)::DATE"
             case 0:
                 return f"({self.date(d)} {rng.choice('+-')} {rng.choice(['1', '30'])})"
             case 1:
@@ -430,18 +479,22 @@ class Expressions:
 
 def literal(column: Column, code: int) -> str:
     """A declared value as SQL writes it."""
-    value = column.point(code)
+    return sql_literal(column.point(code))
+
+
+def sql_literal(value: Any) -> str:
+    """A value as SQL writes it."""
     match value:
+        case None:
+            return "NULL"
         case bool():
             return "TRUE" if value else "FALSE"
         case str():
             return text(value)
-        case float():
-            return repr(value)
         case datetime.date():
             return f"DATE '{value.isoformat()}'"
         case _:
-            return str(value)
+            return repr(value)
 
 
 @dataclass(frozen=True)
@@ -477,6 +530,9 @@ class Statements:
             items.append((rng.choice(["1", "'x'", "NULL", "2.5"]), self.alias(0.5)))
         if rng.random() < 0.3:
             rng.shuffle(items)
+        if rng.random() < 0.1 and any(a for _, a in items):
+            named = self.written(rng.choice([a for _, a in items if a]))
+            items.append((f"({named} IS NULL)", self.alias(0.3)))
         where = f" WHERE {expressions.condition(rng.randint(0, 3))}" if rng.random() < 0.5 else ""
         if rng.random() < 0.08 and any(a for _, a in items):
             named = rng.choice([a for _, a in items if a])
@@ -597,7 +653,10 @@ class Statements:
             [
                 f"{one} + 1", f"2 * {one} - {other}", f"{one} > {other}", f"-{one}",
                 f"CASE WHEN {one} > 1 THEN 'many' ELSE 'few' END",
-                f"100.0 * {one} / NULLIF(COUNT(*), 0)", f"COALESCE({one}, -1)",
+                f"100.0 * {one} / NULLIF(COUNT(*), 0)",
+                f"{one} / {_BELOW}{other}{_BELOW_END}",
+                f"COUNT(*) % {_BELOW}COUNT(*){_BELOW_END}",
+                f"COALESCE({one}, -1)",
                 f"CAST({one} AS DOUBLE)",
                 *(f"COALESCE({key}, {key})" for key in keys),
                 *(f"ROUND({a}, 1)" for a in aggregates if not _is_mean(a)),
@@ -649,7 +708,7 @@ class Statements:
         rng = self.rng
         if rng.random() < 0.5:
             return "", False
-        if rng.random() < 0.2:
+        if rng.random() < 0.2 and not any(_is_mean(e) for e, _ in items):
             return f" ORDER BY ALL{rng.choice(['', ' DESC', ' NULLS FIRST'])}", True
         listed = []
         for _ in range(rng.randint(0, 2)):
