@@ -28,11 +28,15 @@ class Page(Protocol):
     def entries(
         self, after: int, most: int, user: str | None, dataset: str | None
     ) -> Sequence[Entry]:
-        """The first `most` entries with a greater `seq`, of one user or dataset if given."""
+        """The first `most` entries with a greater `seq` that concern a user, or a dataset."""
         ...
 
     def last(self) -> int:
         """The `seq` of the newest entry, 0 in a new book."""
+        ...
+
+    def tip(self) -> Entry | None:
+        """The newest entry, None in a new book."""
         ...
 
     def put(self, purse: Purse) -> None: ...
@@ -41,7 +45,20 @@ class Page(Protocol):
 
 
 class Book(Protocol):
-    """A store of purses and entries, shared by threads. Failures are LedgerErrors."""
+    """A store of purses and entries, shared by threads. Failures are LedgerErrors.
+
+    `name` is what errors call it, `ledger` its own random name, and `place` the path that its key
+    and its anchor stand at, each with a suffix; None where they last no longer than the process.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def ledger(self) -> str: ...
+
+    @property
+    def place(self) -> str | None: ...
 
     def read(self, question: Callable[[Page], T]) -> T: ...
 

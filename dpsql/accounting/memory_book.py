@@ -20,11 +20,15 @@ NEWEST = 0  # the newest entry is kept under its own seq, which is at least 1, a
 class MemoryBook:
     """A Book of one process."""
 
+    name = "the ledger in memory"
+    place: str | None = None
+
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._kept: Kept = {}
         self._process = os.getpid()
         self._closed = False
+        self.ledger = os.urandom(16).hex()
 
     def read(self, question: Callable[[Page], T]) -> T:
         return self._run(question, keep=False)
@@ -54,11 +58,12 @@ class _MemoryPage:
         self.changes: Kept = {}
 
     def purse(self, user: str, dataset: str) -> Purse | None:
-        found = self._kept.get((user, dataset))
+        found = self.changes.get((user, dataset), self._kept.get((user, dataset)))
         return found if isinstance(found, Purse) else None
 
     def purses(self) -> Sequence[Purse]:
-        held = [item for item in self._kept.values() if isinstance(item, Purse)]
+        items = {**self._kept, **self.changes}.values()
+        held = [item for item in items if isinstance(item, Purse)]
         return sorted(held, key=lambda purse: (purse.user, purse.dataset))
 
     def entries(
@@ -70,14 +75,18 @@ class _MemoryPage:
             if isinstance(entry, Entry)
             and key != NEWEST
             and entry.seq > after
-            and user in (None, entry.user)
+            and (user is None or entry.concerns(user))
             and dataset in (None, entry.dataset)
         ]
         return wanted[:most]
 
     def last(self) -> int:
+        newest = self.tip()
+        return 0 if newest is None else newest.seq
+
+    def tip(self) -> Entry | None:
         newest = self._kept.get(NEWEST)
-        return newest.seq if isinstance(newest, Entry) else 0
+        return newest if isinstance(newest, Entry) else None
 
     def put(self, purse: Purse) -> None:
         self.changes[purse.user, purse.dataset] = purse

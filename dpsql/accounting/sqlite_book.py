@@ -2,9 +2,10 @@
 
 Write-ahead logging with full synchronisation: a transaction is on the disk before `write` returns.
 The file must lie on a local disk, since the log's index is memory that processes share. It is made
-with mode 0600; an owner who lets other accounts of the machine charge gives them the file and its
-folder, which holds `-wal` and `-shm` beside it while anybody has the ledger open. Those two are
-part of the ledger: a copy of the file alone may lack the newest charges.
+with mode 0600, like the key beside it that seals it: one account of the machine charges, and other
+accounts ask a server of that one, or share a ledger in PostgreSQL. The folder holds `-wal` and
+`-shm` beside the file while anybody has the ledger open. Those two are part of the ledger: a copy
+of the file alone may lack the newest charges.
 
 What is taken care of here:
 - One connection a process, under a lock: SQLite has one writer at a time anyway.
@@ -27,19 +28,21 @@ import sqlite3
 import threading
 import time
 import urllib.parse
-import weakref
 from collections.abc import Callable
 from os import PathLike
 from typing import TypeVar
 
+from dpsql.accounting import forks
 from dpsql.accounting.book import Page
-from dpsql.accounting.sqlite_page import REMEDY, SCHEMA, SqlitePage, damaged, stamp
+from dpsql.accounting.guard import ANCHOR
+from dpsql.accounting.secret import settle
+from dpsql.accounting.sqlite_page import REMEDY, SCHEMA, UPGRADE, SqlitePage, damaged, stamp
 from dpsql.errors import LedgerError
 
 T = TypeVar("T")
 
 APPLICATION = 0x4450534C  # "DPSL"
-FORMAT = 1
+FORMAT = 2
 PAGE = 4096  # bytes of a page of the file
 PATIENCE = 30.0  # seconds that a busy ledger is waited for
 STEP = 0.1  # seconds that SQLite itself waits, deaf to Ctrl-C
@@ -58,18 +61,21 @@ class SqliteBook:
             raise LedgerError(f"{text!r} is not the name of a ledger file")
         self.path = os.path.realpath(text)
         self.name = os.path.basename(self.path)
+        self.place: str | None = self.path
+        self.ledger = ""
         self._patience = patience
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._connection: sqlite3.Connection | None = None
         self._files: tuple[tuple[int, int] | None, ...] = ()
         self._closed = False
-        with _forking:
-            _books.add(self)
+        forks.watch(self)
         try:
             with self._lock:
-                if create and not os.path.lexists(self.path):
-                    self._make()
+                if not os.path.lexists(self.path):
+                    self._miss()
+                    if create:
+                        self._make()
             self.read(lambda page: None)
         except BaseException:
             self.close()
@@ -145,6 +151,16 @@ class SqliteBook:
         except sqlite3.Error:
             self._drop()
 
+    # -- forks ---------------------------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        self._lock.acquire()
+        self._drop()
+
+    def after_fork(self, process: int) -> None:
+        self._process = process
+        self._lock.release()
+
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -160,8 +176,14 @@ class SqliteBook:
             )
         connection = _open(self.path)
         try:
-            _check_stamp(connection, self.path)
+            form = _check_stamp(connection, self.path)
             _set_up(connection, self.name)
+            if form < FORMAT:
+                _upgrade(connection)
+            ledger = stamp(connection)[1]
+            if self.ledger not in ("", ledger):
+                raise LedgerError(f"{self.name} is another ledger than the one that was opened")
+            self.ledger = ledger
         except BaseException:
             connection.close()
             raise
@@ -187,6 +209,15 @@ class SqliteBook:
                 " while it was open; nothing is answered until it is opened again"
             )
 
+    def _miss(self) -> None:
+        """Raises LedgerError where an anchor tells of a ledger that is gone."""
+        if os.path.lexists(self.path + ANCHOR) and not os.path.lexists(self.path):
+            raise LedgerError(
+                f"there is no ledger {self.name}, but its anchor {self.name}{ANCHOR} is there:"
+                " restore the ledger, or move its .anchor and .seal away to begin another one,"
+                " which does not know what was spent"
+            )
+
     def _make(self) -> None:
         """Make an empty ledger, unless another process is quicker."""
         draft = f"{self.path}.{os.urandom(8).hex()}.new"
@@ -194,7 +225,7 @@ class SqliteBook:
             os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             try:
                 _fill(draft)
-                _link(draft, self.path)
+                settle(draft, self.path)
             finally:
                 for suffix in ("", "-wal", "-shm"):
                     with contextlib.suppress(FileNotFoundError):
@@ -216,8 +247,8 @@ def _open(path: str) -> sqlite3.Connection:
     )
 
 
-def _check_stamp(connection: sqlite3.Connection, path: str) -> None:
-    """Raises LedgerError unless the file is a ledger of a format that is known here."""
+def _check_stamp(connection: sqlite3.Connection, path: str) -> int:
+    """The format of the file. Raises LedgerError unless it is a ledger of one that is known."""
     name = os.path.basename(path)
     application = _pragma(connection, "application_id")
     form = _pragma(connection, "user_version")
@@ -233,8 +264,25 @@ def _check_stamp(connection: sqlite3.Connection, path: str) -> None:
             " it was written by a newer one; upgrade dpsql"
         )
     whole_pages = os.stat(path).st_size % PAGE == 0
-    if stamp(connection) != form or not whole_pages:
+    if not whole_pages or stamp(connection)[0] != form:
         raise damaged(name)
+    return form
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Bring a ledger of the first format to this one, in one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _pragma(connection, "user_version") == 1:  # no other process was first
+            for statement in UPGRADE:
+                connection.execute(statement)
+            connection.execute("UPDATE meta SET format = 2")
+            connection.execute("PRAGMA user_version = 2")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _set_up(connection: sqlite3.Connection, name: str) -> None:
@@ -274,23 +322,6 @@ def _fill(path: str) -> None:
         connection.close()
 
 
-def _link(draft: str, path: str) -> None:
-    """Give the finished draft its name for good, unless the name is taken."""
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        return
-    except OSError:  # a file system without links
-        if not os.path.lexists(path):
-            os.rename(draft, path)
-    with contextlib.suppress(OSError):  # where folders cannot be opened, they need no fsync
-        folder = os.open(os.path.dirname(path), os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
 def _code(error: sqlite3.Error) -> int:
     """SQLite's primary result code, 0 for an error of the Python module itself."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -322,34 +353,3 @@ def _complaint(name: str, error: sqlite3.Error) -> str:
         case _:
             return f"{damaged(name)}{aside}"
     return f"{name}: {what}{aside}"
-
-
-_books: weakref.WeakSet[SqliteBook] = weakref.WeakSet()
-_forking = threading.RLock()
-_held: list[SqliteBook] = []
-
-
-def _before_fork() -> None:
-    _forking.acquire()
-    for book in list(_books):
-        book._lock.acquire()
-        _held.append(book)
-        book._drop()
-
-
-def _after_fork() -> None:
-    while _held:
-        _held.pop()._lock.release()
-    _forking.release()
-
-
-def _after_fork_in_child() -> None:
-    for book in _held:
-        book._process = os.getpid()
-    _after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
-    )

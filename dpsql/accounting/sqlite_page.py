@@ -11,6 +11,15 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from dpsql.accounting.fields import (
+    entry_more,
+    more_of_entry,
+    more_of_purse,
+    packed,
+    purse_more,
+    traces,
+    unpacked,
+)
 from dpsql.accounting.purse import Entry, Grant, Price, Purse
 from dpsql.errors import LedgerError
 
@@ -28,28 +37,43 @@ CREATE TABLE purse (
   epsilon REAL, delta REAL, rho INTEGER, epsilon_pico INTEGER, at TEXT,  -- grant in force, or NULL
   spent_rho INTEGER NOT NULL CHECK (typeof(spent_rho) = 'integer' AND spent_rho >= 0),
   spent_epsilon INTEGER CHECK (typeof(spent_epsilon) IN ('integer', 'null')),
+  more TEXT,                                        -- JSON: until, groups, fixed
   PRIMARY KEY (user, dataset)
 ) WITHOUT ROWID;
 CREATE TABLE entry (
   seq INTEGER PRIMARY KEY,
   at TEXT NOT NULL,
-  kind TEXT NOT NULL CHECK (kind IN ('grant', 'revoke', 'charge')),
+  kind TEXT NOT NULL,
   user TEXT NOT NULL,
   dataset TEXT NOT NULL,
   before_rho INTEGER NOT NULL, before_epsilon INTEGER,                  -- spent, in pico
   after_rho INTEGER NOT NULL, after_epsilon INTEGER,
   epsilon REAL, delta REAL, rho INTEGER, epsilon_pico INTEGER,          -- of a grant
-  statement TEXT, event TEXT, price_rho INTEGER, price_epsilon INTEGER  -- of a charge
+  statement TEXT, event TEXT, price_rho INTEGER, price_epsilon INTEGER, -- of a charge
+  more TEXT,                                                            -- JSON: what few have
+  seen TEXT NOT NULL, state TEXT NOT NULL, mac TEXT NOT NULL            -- the seal
 );
 """
 
-REMEDY = "restore it from a copy, or move it away and grant anew"
+OLD = (
+    "seq, at, kind, user, dataset, before_rho, before_epsilon, after_rho, after_epsilon, epsilon,"
+    " delta, rho, epsilon_pico, statement, event, price_rho, price_epsilon"
+)
+UPGRADE = (  # from the first format: the log gets its seal when it is opened
+    "ALTER TABLE purse ADD COLUMN more TEXT",
+    "ALTER TABLE entry RENAME TO entry1",
+    SCHEMA[SCHEMA.index("CREATE TABLE entry") :],
+    f"INSERT INTO entry SELECT {OLD}, NULL, '', '', '' FROM entry1",
+    "DROP TABLE entry1",
+)
+
+REMEDY = "restore it from a copy, or move it away, with its .seal and .anchor, and grant anew"
 
 TERMS = "epsilon, delta, rho, epsilon_pico"
-PURSE = f"SELECT user, dataset, {TERMS}, at, spent_rho, spent_epsilon FROM purse"
+PURSE = f"SELECT user, dataset, {TERMS}, at, spent_rho, spent_epsilon, more FROM purse"
 ENTRY = (
     "SELECT seq, at, kind, user, dataset, before_rho, before_epsilon, after_rho, after_epsilon,"
-    f" {TERMS}, statement, event, price_rho, price_epsilon FROM entry"
+    f" {TERMS}, statement, event, price_rho, price_epsilon, more, seen, state, mac FROM entry"
 )
 
 
@@ -58,10 +82,10 @@ def damaged(name: str) -> LedgerError:
     return LedgerError(f"{name}: the ledger is damaged; {REMEDY}")
 
 
-def stamp(connection: sqlite3.Connection) -> object:
-    """The format that the ledger's own table names."""
-    rows = connection.execute("SELECT format FROM meta").fetchall()
-    return rows[0][0] if len(rows) == 1 else None
+def stamp(connection: sqlite3.Connection) -> tuple[object, str]:
+    """The format that the ledger's own table names, and the ledger's name."""
+    rows = connection.execute("SELECT format, ledger FROM meta").fetchall()
+    return (rows[0][0], str(rows[0][1])) if len(rows) == 1 else (None, "")
 
 
 class SqlitePage:
@@ -82,11 +106,15 @@ class SqlitePage:
     def entries(
         self, after: int, most: int, user: str | None, dataset: str | None
     ) -> Sequence[Entry]:
-        rows = self._rows(
-            f"{ENTRY} WHERE seq > ? AND user = coalesce(?, user) AND dataset = coalesce(?, dataset)"
-            " ORDER BY seq LIMIT ?",
-            (after, user, dataset, most),
-        )
+        sql = f"{ENTRY} WHERE seq > ?"
+        values: list[object] = [after]
+        if user is not None:
+            sql += " AND (user = ? OR instr(more, ?) OR instr(more, ?))"
+            values += [user, *traces(user)]
+        if dataset is not None:
+            sql += " AND dataset = ?"
+            values.append(dataset)
+        rows = self._rows(f"{sql} ORDER BY seq LIMIT ?", (*values, most))
         found = [self._read(_entry, row) for row in rows]
         for entry in found:  # in a damaged tree the order may lie, and a reader go in circles
             if not entry.seq > after:
@@ -98,12 +126,17 @@ class SqlitePage:
         newest: int = self._rows("SELECT coalesce(max(seq), 0) FROM entry", ())[0][0]
         return newest
 
+    def tip(self) -> Entry | None:
+        rows = self._rows(f"{ENTRY} ORDER BY seq DESC LIMIT 1", ())
+        return self._read(_entry, rows[0]) if rows else None
+
     def put(self, purse: Purse) -> None:
         terms = _terms(purse.grant)
         at = None if purse.grant is None else purse.grant.at
+        spent = (purse.spent.rho, purse.spent.epsilon)
         self._connection.execute(
-            "INSERT OR REPLACE INTO purse VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (purse.user, purse.dataset, *terms, at, purse.spent.rho, purse.spent.epsilon),
+            "INSERT OR REPLACE INTO purse VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (purse.user, purse.dataset, *terms, at, *spent, packed(purse_more(purse))),
         )
 
     def append(self, entry: Entry) -> None:
@@ -123,8 +156,12 @@ class SqlitePage:
             None if entry.event is None else json.dumps(entry.event),
             None if price is None else price.rho,
             None if price is None else price.epsilon,
+            packed(entry_more(entry)),
+            entry.seen,
+            entry.state,
+            entry.mac,
         )
-        self._connection.execute(f"INSERT INTO entry VALUES ({', '.join('?' * 17)})", row)
+        self._connection.execute(f"INSERT INTO entry VALUES ({', '.join('?' * len(row))})", row)
         self.appended = entry.seq
 
     def _rows(self, sql: str, values: tuple[object, ...]) -> list[Any]:
@@ -133,7 +170,7 @@ class SqlitePage:
     def _read(self, reader: Callable[[Any], T], row: Any) -> T:
         try:
             return reader(row)
-        except (TypeError, ValueError):
+        except (KeyError, TypeError, ValueError):
             raise damaged(self._name) from None
 
 
@@ -144,18 +181,24 @@ def _terms(grant: Grant | None) -> tuple[float | int | None, ...]:
 
 
 def _purse(row: Any) -> Purse:
-    user, dataset, epsilon, delta, rho, pico, at, spent_rho, spent_epsilon = row
-    grant = None if at is None else Grant(user, dataset, epsilon, delta, rho, pico, at)
-    return Purse(user, dataset, grant, Price(spent_rho, spent_epsilon))
+    user, dataset, epsilon, delta, rho, pico, at, spent_rho, spent_epsilon, more = row
+    fields = unpacked(more)
+    until = fields.get("until", "")
+    grant = None if at is None else Grant(user, dataset, epsilon, delta, rho, pico, at, until)
+    return Purse(user, dataset, grant, Price(spent_rho, spent_epsilon), **more_of_purse(fields))
 
 
 def _entry(row: Any) -> Entry:
     seq, at, kind, user, dataset = row[:5]
     before, after = Price(*row[5:7]), Price(*row[7:9])
     epsilon, delta, rho, pico, statement, event = row[9:15]
-    grant = None if epsilon is None else Grant(user, dataset, epsilon, delta, rho, pico, at)
+    more, seen, state, mac = row[17:21]
+    fields = unpacked(more)
+    until = fields.get("until", "")
+    grant = None if epsilon is None else Grant(user, dataset, epsilon, delta, rho, pico, at, until)
     price = None if event is None else Price(*row[15:17])
     written = None if event is None else json.loads(event)
     return Entry(
-        seq, at, kind, user, dataset, before, after, grant, statement or "", written, price
-    )
+        seq, at, kind, user, dataset, before, after, grant, statement or "", written, price,
+        seen=seen, state=state, mac=mac, **more_of_entry(fields),
+    )  # fmt: skip

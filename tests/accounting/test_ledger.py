@@ -351,17 +351,17 @@ def restless() -> Iterator[None]:
 @pytest.mark.usefixtures("restless")
 def test_fifty_threads_spend_exactly_what_is_there(ledger: Ledger) -> None:
     for number in range(20):
-        user = f"user{number}"
-        ledger.grant(user, dataset="adult", epsilon=0.35, delta=0)
+        dataset = f"data{number}"
+        ledger.grant("alice", dataset=dataset, epsilon=0.35, delta=0)
         gate = threading.Barrier(50)
         outcomes: list[str] = []
 
         def buy(
-            user: str = user, gate: threading.Barrier = gate, kept: list[str] = outcomes
+            dataset: str = dataset, gate: threading.Barrier = gate, kept: list[str] = outcomes
         ) -> None:
             gate.wait()
             try:
-                pay(ledger, PURE_TENTH, user)
+                pay(ledger, PURE_TENTH, dataset=dataset)
                 kept.append("paid")
             except BudgetError as refusal:
                 kept.append(type(refusal).__name__)
@@ -372,7 +372,7 @@ def test_fifty_threads_spend_exactly_what_is_there(ledger: Ledger) -> None:
         for thread in threads:
             thread.join()
         assert sorted(outcomes) == ["BudgetExceeded"] * 47 + ["paid"] * 3
-        assert ledger.balance(user, "adult").spent_epsilon == 3 * PICO // 10
+        assert ledger.balance("alice", dataset).spent_epsilon == 3 * PICO // 10
 
 
 def test_receipts_and_grants_cannot_be_changed(ledger: Ledger) -> None:

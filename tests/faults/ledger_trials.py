@@ -56,21 +56,30 @@ def ended(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def at_line(number: int, act: Callable[[], None]) -> Callable[[FrameType, str, Any], Any]:
-    """A trace function that acts when the `number`-th line of the accounting room is reached."""
-    left = number
+class Trace:
+    """A trace function that acts at the `number`-th line of the accounting room.
 
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal left
+    A line counts once a phase, however often a loop comes back to it.
+    """
+
+    def __init__(self, number: int, act: Callable[[], None]) -> None:
+        self.left, self.act = number, act
+        self.seen: set[tuple[str, int]] = set()
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
         if not frame.f_code.co_filename.startswith(ROOM):
             return None
-        if event == "line":
-            left -= 1
-            if left == 0:
-                act()
-        return trace
+        line = (frame.f_code.co_filename, frame.f_lineno)
+        if event == "line" and line not in self.seen:
+            self.seen.add(line)
+            self.left -= 1
+            if self.left == 0:
+                self.act()
+        return self
 
-    return trace
+    def phase(self) -> None:
+        """From here on, all lines are new."""
+        self.seen.clear()
 
 
 def race(path: str) -> None:
@@ -89,9 +98,11 @@ def kill_at_lines(path: str) -> None:
     """Die at each line that opening and two charges go through, in turn."""
 
     def work(number: int) -> None:
-        sys.settrace(at_line(number, lambda: os.kill(os.getpid(), signal.SIGKILL)))
+        trace = Trace(number, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        sys.settrace(trace)
         ledger = Ledger.open(path)
         for part in "ab":
+            trace.phase()
             statement = f"{number}{part}"
             pay(ledger, statement)
             say(statement)
@@ -115,7 +126,7 @@ def kill_at_instants(path: str, runs: str) -> None:
 
     for run in range(int(runs)):
         pid = child(work, run)
-        time.sleep(draw.uniform(0.001, 0.04))
+        time.sleep(draw.uniform(0.001, 0.06))
         os.kill(pid, signal.SIGKILL)
         ended(pid)
 

@@ -1,0 +1,245 @@
+"""Verifying a ledger: every link of its log, every sum and grant recomputed from it, its anchors.
+
+An owner who knows what happened (the newest copy is lost, say) may have the ledger taken as it
+stands: `accept` writes that into the log, with the reason, and the chain goes on from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os import PathLike
+from typing import TypeAlias
+
+from dpsql.accounting.adopt import log, take
+from dpsql.accounting.anchor import Anchor, Mark
+from dpsql.accounting.book import Book, Page
+from dpsql.accounting.events import from_dict
+from dpsql.accounting.guard import ANCHOR, anchors_of, at, missing, seal_of
+from dpsql.accounting.purse import EVERYBODY, NOTHING, Entry, Price, Purse
+from dpsql.accounting.seal import Digest, Seal
+from dpsql.accounting.shelf import book_at
+from dpsql.errors import LedgerError, UsageError
+
+Name: TypeAlias = "tuple[str, str]"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found: how long the log is, how far the anchor has seen it, and all problems."""
+
+    ledger: str
+    entries: int
+    purses: int
+    anchor: int | None
+    problems: tuple[str, ...]
+
+
+def verify(path: str | PathLike[str], *, witness: str | None = None) -> Verdict:
+    """Check the whole ledger. Raises LedgerError for one that cannot be read at all."""
+    with contextlib.closing(book_at(path, create=False)) as book:
+        return _verdict(book, witness)
+
+
+def accept(path: str | PathLike[str], note: str, *, witness: str | None = None) -> Verdict:
+    """Take the ledger as it stands, on the owner's word; gives what was wrong with it.
+
+    Each purse has then spent what it says or what its log says, whichever is more. Missing keys
+    and anchors are made anew. What was charged in entries that are gone stays unknown.
+    """
+    if not note.strip():
+        raise UsageError("say in a few words why the ledger is taken as it stands")
+    with contextlib.closing(book_at(path, create=False)) as book:
+        verdict = _verdict(book, witness)
+        seal = seal_of(book, make=True)
+        anchors = anchors_of(book, seal, witness)
+        last = max([0, *(mark.seq for mark in map(_known, anchors) if mark)])
+
+        def change(page: Page) -> Entry:
+            replay = Replay()
+            for entry in log(page):
+                replay.add(entry)
+            for name, told in replay.purses.items():
+                kept = page.purse(*name) or Purse(*name, None, NOTHING)
+                page.put(dataclasses.replace(kept, spent=_most(kept.spent, told.spent)))
+            return take(page, seal, note.strip(), after=last)
+
+        entry = book.write(change)
+        for anchor in anchors:
+            if _known(anchor) is None:
+                anchor.remove()
+                anchor.make(Mark(entry.seq, entry.mac))
+            anchor.advance(Mark(entry.seq, entry.mac))
+        return verdict
+
+
+def _verdict(book: Book, witness: str | None) -> Verdict:
+    problems: list[str] = []
+    seal: Seal | None = None
+    marks: list[Mark] = []
+    try:
+        seal = seal_of(book, make=False)
+        anchors = anchors_of(book, seal, witness)
+        marks = [mark for anchor in anchors if (mark := anchor.read())]
+        if anchors and anchors[0].read() is None:
+            problems.append(str(missing(book.name, "anchor", ANCHOR)))
+    except LedgerError as error:
+        problems.append(str(error))
+    return book.read(lambda page: _inspected(page, book.name, seal, marks, problems))
+
+
+def _inspected(
+    page: Page, name: str, seal: Seal | None, marks: list[Mark], problems: list[str]
+) -> Verdict:
+    replay, count = Replay(), 0
+
+    def heard() -> Iterator[Entry]:
+        nonlocal count
+        for entry in log(page):
+            count += 1
+            replay.add(entry)
+            yield entry
+
+    if seal is None:
+        links = ["the links of the log cannot be checked without its key" for _ in heard()][:1]
+    else:
+        links = seal.broken(None, heard())
+    found = [*problems, *links, *replay.problems]
+    tip, purses = page.tip(), page.purses()
+    for mark in marks:
+        last = 0 if tip is None else tip.seq
+        there = at(page, mark.seq) if 0 < mark.seq <= last else None
+        if mark.seq > last:
+            found.append(
+                f"the log ends at entry {last}, and the anchor has seen entry {mark.seq}: what was"
+                " charged since is missing; restore the newest copy"
+            )
+        elif mark.seq and (there is None or there.mac != mark.head):
+            found.append(f"entry {mark.seq} is not the one that the anchor has seen")
+    if seal is not None:
+        found += replay.differences({(purse.user, purse.dataset): purse for purse in purses})
+        if not found and tip is not None and seal.state(purses) != tip.state:
+            found.append("the purses are not those that the newest entry tells of")
+    furthest = max((mark.seq for mark in marks), default=None)
+    return Verdict(name, count, len(purses), furthest, tuple(found))
+
+
+class Replay:
+    """The purses as the log tells of them, and where it contradicts itself."""
+
+    def __init__(self) -> None:
+        self.purses: dict[Name, Purse] = {}
+        self.problems: list[str] = []
+        self._digest = Digest()
+
+    def add(self, entry: Entry) -> None:
+        """Follow one more entry."""
+        name = (entry.user, entry.dataset)
+        purse = self._purse(name)
+        match entry.kind:
+            case "grant":
+                self.purses[name] = dataclasses.replace(purse, grant=entry.grant)
+            case "revoke":
+                self.purses[name] = dataclasses.replace(purse, grant=None, groups=())
+            case "cap":
+                fixed, grant = entry.grant is not None, entry.grant or purse.grant
+                self.purses[name] = dataclasses.replace(purse, grant=grant, fixed=fixed)
+            case "join":
+                groups = (*purse.groups, entry.group)
+                self.purses[name] = dataclasses.replace(purse, groups=groups)
+            case "leave":
+                groups = tuple(group for group in purse.groups if group != entry.group)
+                self.purses[name] = dataclasses.replace(purse, groups=groups)
+            case "charge":
+                self._charge(entry)
+            case "accept":
+                self._restart(entry)
+            case "end":
+                pass
+        if entry.cap is not None:
+            cap = (EVERYBODY, entry.dataset)
+            self.purses[cap] = dataclasses.replace(self._purse(cap), grant=entry.cap)
+        self._digest.add(entry)
+
+    def differences(self, kept: dict[Name, Purse]) -> Iterator[str]:
+        """Where the purses that are kept are not those of the log."""
+        for name in sorted(kept.keys() | self.purses.keys()):
+            told, found = self._purse(name), kept.get(name)
+            if found is None:
+                yield f"the purse of {_words(name)} is missing"
+            elif found != told:
+                what = [
+                    f"{what} {said} in the purse and {meant} in the log"
+                    for what, said, meant in (
+                        ("spent", _price(found.spent), _price(told.spent)),
+                        ("grant", _terms(found), _terms(told)),
+                        ("groups", ", ".join(found.groups), ", ".join(told.groups)),
+                    )
+                    if said != meant
+                ]
+                yield f"the purse of {_words(name)} was changed: {'; '.join(what)}"
+
+    def _purse(self, name: Name) -> Purse:
+        return self.purses.get(name) or Purse(*name, None, NOTHING)
+
+    def _charge(self, entry: Entry) -> None:
+        payments = [(p.purse, p.before, p.after) for p in entry.payments] or [
+            (entry.user, entry.before, entry.after)  # of the first format
+        ]
+        price = entry.price or NOTHING
+        for holder, before, after in payments:
+            name = (holder, entry.dataset)
+            purse = self._purse(name)
+            if purse.spent != before or before + price != after:
+                self.problems.append(
+                    f"entry {entry.seq} takes {_price(price)} from {_words(name)}, which had spent"
+                    f" {_price(purse.spent)}, and tells of {_price(before)} and {_price(after)}"
+                )
+            self.purses[name] = dataclasses.replace(purse, spent=after)
+        with contextlib.suppress(KeyError, ValueError):  # an event of a newer version
+            if price != Price.of(from_dict(entry.event or {})):
+                self.problems.append(f"entry {entry.seq} has another price than its noise")
+
+    def _restart(self, entry: Entry) -> None:
+        """An entry with which the ledger was taken as it stood vouches for all before it."""
+        self.problems.clear()
+        if entry.digest != self._digest.shown():
+            self.problems.append(
+                f"the log before entry {entry.seq}, which took it as it stood, was changed since"
+            )
+        self.purses = {(purse.user, purse.dataset): purse for purse in entry.stand}
+
+
+def _known(anchor: Anchor) -> Mark | None:
+    """The mark of an anchor that can be read."""
+    try:
+        return anchor.read()
+    except LedgerError:
+        return None
+
+
+def _most(one: Price, other: Price) -> Price:
+    pure = None if one.epsilon is None or other.epsilon is None else max(one.epsilon, other.epsilon)
+    return Price(max(one.rho, other.rho), pure)
+
+
+def _words(name: Name) -> str:
+    user, dataset = name
+    return f"{user} on {dataset}" if user else f"all users of {dataset} (its cap)"
+
+
+def _price(price: Price) -> str:
+    pure = "" if price.epsilon is None else f" and pure {price.epsilon}"
+    return f"ρ {price.rho}{pure} (1e-12)"
+
+
+def _terms(purse: Purse) -> str:
+    grant = purse.grant
+    if grant is None:
+        return "none"
+    until = f" until {grant.until}" if grant.until else ""
+    fixed = " fixed" if purse.fixed else ""
+    exact = f"ρ {grant.rho}, ε {grant.epsilon_pico}"
+    return f"ε {grant.epsilon:g} at δ {grant.delta:g} ({exact}){until}{fixed}"
