@@ -31,7 +31,9 @@ def adopt(book: Book) -> None:
         if tip is None or tip.mac:
             return  # another process was first
         place = book.place or ""
-        fresh = not (os.path.lexists(place + KEY) or os.path.lexists(place + ANCHOR))
+        fresh = not book.shared and not (
+            os.path.lexists(place + KEY) or os.path.lexists(place + ANCHOR)
+        )
         seal = seal_of(book, make=fresh)
         anchor = anchors_of(book, seal, None)[0]
         if fresh:

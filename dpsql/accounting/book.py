@@ -49,6 +49,7 @@ class Book(Protocol):
 
     `name` is what errors call it, `ledger` its own random name, and `place` the path that its key
     and its anchor stand at, each with a suffix; None where they last no longer than the process.
+    Other machines than this one may use a `shared` one.
     """
 
     @property
@@ -59,6 +60,9 @@ class Book(Protocol):
 
     @property
     def place(self) -> str | None: ...
+
+    @property
+    def shared(self) -> bool: ...
 
     def read(self, question: Callable[[Page], T]) -> T: ...
 

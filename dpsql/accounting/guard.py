@@ -38,7 +38,7 @@ class Guard:
         """How far the anchors have seen the ledger come. To be read before the ledger is."""
         found = [anchor.read() for anchor in self._anchors]
         if self._anchors and found[0] is None:
-            raise missing(self._name, "anchor", ANCHOR)
+            raise LedgerError(f"{self._name}: its anchor ({ANCHOR}) is gone ({VERIFY})")
         return [mark for mark in found if mark is not None]
 
     def check(self, marks: Sequence[Mark], page: Page) -> None:
@@ -94,10 +94,17 @@ def at(page: Page, seq: int) -> Entry | None:
     return found[0] if found and found[0].seq == seq else None
 
 
-def missing(name: str, what: str, suffix: str) -> LedgerError:
+def missing(book: Book, what: str, suffix: str) -> LedgerError:
+    """The error for a book without its key or anchor."""
+    if book.shared:
+        name = os.path.basename(book.place or "") + suffix
+        return LedgerError(
+            f"{book.name}: this machine lacks the {what} of the ledger, {name}; copy it from a"
+            " machine that has it into $XDG_STATE_HOME/dpsql (~/.local/state/dpsql)"
+        )
     return LedgerError(
-        f"{name}: its {what} ({suffix}) is missing; restore it beside the ledger, where it was"
-        f" ({VERIFY})"
+        f"{book.name}: its {what} ({suffix}) is missing; restore it beside the ledger, where it"
+        f" was ({VERIFY})"
     )
 
 
@@ -107,7 +114,7 @@ def seal_of(book: Book, *, make: bool) -> Seal:
         return Seal(bytes(32), book.ledger)  # nobody else can reach it
     path = book.place + KEY
     if not make and not os.path.lexists(path):
-        raise missing(book.name, "key", KEY)
+        raise missing(book, "key", KEY)
     remedy = f"restore it ({VERIFY})"
     return Seal(secret(path, fail=LedgerError, remedy=remedy), book.ledger)
 
@@ -134,10 +141,13 @@ def guarded(book: Book, witness: str | None) -> Guard:
     tip = book.read(lambda page: page.tip())
     if tip is not None and not tip.mac:
         adopt(book)
-    seal = seal_of(book, make=tip is None)
+    seal = seal_of(book, make=tip is None and not book.shared)
     anchors = anchors_of(book, seal, witness)
-    if tip is None and anchors and anchors[0].read() is None:
-        anchors[0].make(Mark(0, seal.origin))
+    for number, anchor in enumerate(anchors):
+        if anchor.read() is None:
+            if number == 0 and tip is not None and not book.shared:
+                raise missing(book, "anchor", ANCHOR)
+            anchor.make(Mark(0, seal.origin))
     guard = Guard(seal, anchors, book.name)
     marks = guard.marks()
 
@@ -147,8 +157,5 @@ def guarded(book: Book, witness: str | None) -> Guard:
         newest = page.tip()
         return Mark(0, seal.origin) if newest is None else Mark(newest.seq, newest.mac)
 
-    mark = book.read(look)
-    for second in anchors[1:]:
-        if second.read() is None:
-            second.make(mark)
+    guard.advance(book.read(look))
     return guard

@@ -22,6 +22,7 @@ class MemoryBook:
 
     name = "the ledger in memory"
     place: str | None = None
+    shared = False
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

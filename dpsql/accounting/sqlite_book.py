@@ -35,6 +35,7 @@ from typing import TypeVar
 from dpsql.accounting import forks
 from dpsql.accounting.book import Page
 from dpsql.accounting.guard import ANCHOR
+from dpsql.accounting.rows import FORMAT
 from dpsql.accounting.secret import settle
 from dpsql.accounting.sqlite_page import REMEDY, SCHEMA, UPGRADE, SqlitePage, damaged, stamp
 from dpsql.errors import LedgerError
@@ -42,7 +43,6 @@ from dpsql.errors import LedgerError
 T = TypeVar("T")
 
 APPLICATION = 0x4450534C  # "DPSL"
-FORMAT = 2
 PAGE = 4096  # bytes of a page of the file
 PATIENCE = 30.0  # seconds that a busy ledger is waited for
 STEP = 0.1  # seconds that SQLite itself waits, deaf to Ctrl-C
@@ -52,6 +52,8 @@ CHECKPOINT = 256  # entries between checkpoints of the write-ahead log
 
 class SqliteBook:
     """A Book in the file `path`. Raises LedgerError when it cannot be opened."""
+
+    shared = False
 
     def __init__(
         self, path: str | PathLike[str], *, create: bool, patience: float = PATIENCE

@@ -6,21 +6,13 @@ pico are INTEGER. The tables of a format never change their meaning.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from dpsql.accounting.fields import (
-    entry_more,
-    more_of_entry,
-    more_of_purse,
-    packed,
-    purse_more,
-    traces,
-    unpacked,
-)
-from dpsql.accounting.purse import Entry, Grant, Price, Purse
+from dpsql.accounting.fields import traces
+from dpsql.accounting.purse import Entry, Purse
+from dpsql.accounting.rows import ENTRY, PURSE, entry_of_row, entry_row, purse_of_row, purse_row
 from dpsql.errors import LedgerError
 
 T = TypeVar("T")
@@ -55,26 +47,18 @@ CREATE TABLE entry (
 );
 """
 
-OLD = (
-    "seq, at, kind, user, dataset, before_rho, before_epsilon, after_rho, after_epsilon, epsilon,"
-    " delta, rho, epsilon_pico, statement, event, price_rho, price_epsilon"
-)
 UPGRADE = (  # from the first format: the log gets its seal when it is opened
     "ALTER TABLE purse ADD COLUMN more TEXT",
     "ALTER TABLE entry RENAME TO entry1",
     SCHEMA[SCHEMA.index("CREATE TABLE entry") :],
-    f"INSERT INTO entry SELECT {OLD}, NULL, '', '', '' FROM entry1",
+    f"INSERT INTO entry SELECT {', '.join(ENTRY[:17])}, NULL, '', '', '' FROM entry1",
     "DROP TABLE entry1",
 )
 
 REMEDY = "restore it from a copy, or move it away, with its .seal and .anchor, and grant anew"
 
-TERMS = "epsilon, delta, rho, epsilon_pico"
-PURSE = f"SELECT user, dataset, {TERMS}, at, spent_rho, spent_epsilon, more FROM purse"
-ENTRY = (
-    "SELECT seq, at, kind, user, dataset, before_rho, before_epsilon, after_rho, after_epsilon,"
-    f" {TERMS}, statement, event, price_rho, price_epsilon, more, seen, state, mac FROM entry"
-)
+PURSES = f"SELECT {', '.join(PURSE)} FROM purse"
+ENTRIES = f"SELECT {', '.join(ENTRY)} FROM entry"
 
 
 def damaged(name: str) -> LedgerError:
@@ -97,16 +81,16 @@ class SqlitePage:
         self.appended = 0
 
     def purse(self, user: str, dataset: str) -> Purse | None:
-        rows = self._rows(f"{PURSE} WHERE user = ? AND dataset = ?", (user, dataset))
-        return self._read(_purse, rows[0]) if rows else None
+        rows = self._rows(f"{PURSES} WHERE user = ? AND dataset = ?", (user, dataset))
+        return self._read(purse_of_row, rows[0]) if rows else None
 
     def purses(self) -> Sequence[Purse]:
-        return [self._read(_purse, row) for row in self._rows(f"{PURSE} ORDER BY 1, 2", ())]
+        return [self._read(purse_of_row, row) for row in self._rows(f"{PURSES} ORDER BY 1, 2", ())]
 
     def entries(
         self, after: int, most: int, user: str | None, dataset: str | None
     ) -> Sequence[Entry]:
-        sql = f"{ENTRY} WHERE seq > ?"
+        sql = f"{ENTRIES} WHERE seq > ?"
         values: list[object] = [after]
         if user is not None:
             sql += " AND (user = ? OR instr(more, ?) OR instr(more, ?))"
@@ -115,7 +99,7 @@ class SqlitePage:
             sql += " AND dataset = ?"
             values.append(dataset)
         rows = self._rows(f"{sql} ORDER BY seq LIMIT ?", (*values, most))
-        found = [self._read(_entry, row) for row in rows]
+        found = [self._read(entry_of_row, row) for row in rows]
         for entry in found:  # in a damaged tree the order may lie, and a reader go in circles
             if not entry.seq > after:
                 raise damaged(self._name)
@@ -127,42 +111,18 @@ class SqlitePage:
         return newest
 
     def tip(self) -> Entry | None:
-        rows = self._rows(f"{ENTRY} ORDER BY seq DESC LIMIT 1", ())
-        return self._read(_entry, rows[0]) if rows else None
+        rows = self._rows(f"{ENTRIES} ORDER BY seq DESC LIMIT 1", ())
+        return self._read(entry_of_row, rows[0]) if rows else None
 
     def put(self, purse: Purse) -> None:
-        terms = _terms(purse.grant)
-        at = None if purse.grant is None else purse.grant.at
-        spent = (purse.spent.rho, purse.spent.epsilon)
-        self._connection.execute(
-            "INSERT OR REPLACE INTO purse VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (purse.user, purse.dataset, *terms, at, *spent, packed(purse_more(purse))),
-        )
+        self._insert("INSERT OR REPLACE INTO purse", purse_row(purse))
 
     def append(self, entry: Entry) -> None:
-        price = entry.price
-        row = (
-            entry.seq,
-            entry.at,
-            entry.kind,
-            entry.user,
-            entry.dataset,
-            entry.before.rho,
-            entry.before.epsilon,
-            entry.after.rho,
-            entry.after.epsilon,
-            *_terms(entry.grant),
-            None if price is None else entry.statement,
-            None if entry.event is None else json.dumps(entry.event),
-            None if price is None else price.rho,
-            None if price is None else price.epsilon,
-            packed(entry_more(entry)),
-            entry.seen,
-            entry.state,
-            entry.mac,
-        )
-        self._connection.execute(f"INSERT INTO entry VALUES ({', '.join('?' * len(row))})", row)
+        self._insert("INSERT INTO entry", entry_row(entry))
         self.appended = entry.seq
+
+    def _insert(self, into: str, row: tuple[object, ...]) -> None:
+        self._connection.execute(f"{into} VALUES ({', '.join('?' * len(row))})", row)
 
     def _rows(self, sql: str, values: tuple[object, ...]) -> list[Any]:
         return self._connection.execute(sql, values).fetchall()
@@ -172,33 +132,3 @@ class SqlitePage:
             return reader(row)
         except (KeyError, TypeError, ValueError):
             raise damaged(self._name) from None
-
-
-def _terms(grant: Grant | None) -> tuple[float | int | None, ...]:
-    if grant is None:
-        return (None, None, None, None)
-    return (grant.epsilon, grant.delta, grant.rho, grant.epsilon_pico)
-
-
-def _purse(row: Any) -> Purse:
-    user, dataset, epsilon, delta, rho, pico, at, spent_rho, spent_epsilon, more = row
-    fields = unpacked(more)
-    until = fields.get("until", "")
-    grant = None if at is None else Grant(user, dataset, epsilon, delta, rho, pico, at, until)
-    return Purse(user, dataset, grant, Price(spent_rho, spent_epsilon), **more_of_purse(fields))
-
-
-def _entry(row: Any) -> Entry:
-    seq, at, kind, user, dataset = row[:5]
-    before, after = Price(*row[5:7]), Price(*row[7:9])
-    epsilon, delta, rho, pico, statement, event = row[9:15]
-    more, seen, state, mac = row[17:21]
-    fields = unpacked(more)
-    until = fields.get("until", "")
-    grant = None if epsilon is None else Grant(user, dataset, epsilon, delta, rho, pico, at, until)
-    price = None if event is None else Price(*row[15:17])
-    written = None if event is None else json.loads(event)
-    return Entry(
-        seq, at, kind, user, dataset, before, after, grant, statement or "", written, price,
-        seen=seen, state=state, mac=mac, **more_of_entry(fields),
-    )  # fmt: skip

@@ -84,7 +84,7 @@ def _verdict(book: Book, witness: str | None) -> Verdict:
         anchors = anchors_of(book, seal, witness)
         marks = [mark for anchor in anchors if (mark := anchor.read())]
         if anchors and anchors[0].read() is None:
-            problems.append(str(missing(book.name, "anchor", ANCHOR)))
+            problems.append(str(missing(book, "anchor", ANCHOR)))
     except LedgerError as error:
         problems.append(str(error))
     return book.read(lambda page: _inspected(page, book.name, seal, marks, problems))

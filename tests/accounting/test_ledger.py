@@ -21,9 +21,15 @@ PURE_TENTH = Laplace(1, 1, Fraction(10))  # epsilon = 1/10
 VAST = Gaussian(2**62, Fraction(1, 2**64))
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    opened = Ledger.memory() if request.param == "memory" else Ledger.open(tmp_path / "a.ledger")
+    match request.param:
+        case "memory":
+            opened = Ledger.memory()
+        case "sqlite":
+            opened = Ledger.open(tmp_path / "a.ledger")
+        case _:
+            opened = Ledger.open(request.getfixturevalue("address"))
     with opened:
         yield opened
 
