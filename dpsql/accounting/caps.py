@@ -38,7 +38,7 @@ def granted(page: Page, dataset: str) -> list[Grant]:
 
 def largest(grants: Sequence[Grant], cap: Purse, at: str) -> Grant | None:
     """The cap that follows from the grants, None where there are none."""
-    best = max(grants, key=_rho, default=None)
+    best = max(grants, key=most_rho, default=None)
     if best is None:
         return None
     everybody = dataclasses.replace(best, user=EVERYBODY, at=at, until="")
@@ -50,7 +50,7 @@ def largest(grants: Sequence[Grant], cap: Purse, at: str) -> Grant | None:
     if not any(grant.delta for grant in grants) and cap.spent.epsilon is not None:
         return everybody
     delta = max(deltas) or USUAL_DELTA
-    rho = _rho(best)
+    rho = most_rho(best)
     return dataclasses.replace(everybody, epsilon=epsilon_of(rho, delta), delta=delta, rho=rho)
 
 
@@ -88,7 +88,7 @@ def total(purses: Iterable[Purse]) -> Price:
     return Price(min(spent.rho, LIMIT), spent.epsilon)
 
 
-def _rho(grant: Grant) -> int:
+def most_rho(grant: Grant) -> int:
     """The most rho that can be spent under a grant."""
     return min(pure_rho(grant.epsilon_pico), LIMIT) if grant.pure else grant.rho
 

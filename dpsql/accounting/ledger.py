@@ -13,7 +13,6 @@ import datetime
 import json
 import os
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from os import PathLike
 from types import TracebackType
 from typing import TypeVar
@@ -25,7 +24,7 @@ from dpsql.accounting.caps import cap_of, fix, follow
 from dpsql.accounting.clock import end
 from dpsql.accounting.clock import now as _now
 from dpsql.accounting.convert import epsilon_of
-from dpsql.accounting.events import PICO, Event
+from dpsql.accounting.events import Event
 from dpsql.accounting.filter import accepts
 from dpsql.accounting.guard import guarded
 from dpsql.accounting.memory_book import MemoryBook
@@ -42,6 +41,7 @@ from dpsql.accounting.purse import (
     Price,
     Purse,
     Receipt,
+    ones,
 )
 from dpsql.accounting.scribe import Scribe
 from dpsql.accounting.shelf import book_at
@@ -272,6 +272,14 @@ class Ledger:
             ]
         )
 
+    def paying(self, user: str) -> list[Balance]:
+        """The balances of the purses that pay for `user`, groups included, by dataset.
+
+        Each knows in `others` which ones pay as well.
+        """
+        check_names(user, user)
+        return self._book.read(lambda page: payers.paying(page, user, _latest(page)))
+
     def caps(self) -> list[Balance]:
         """What all users of a dataset together may spend and have spent, by dataset."""
         return [
@@ -369,12 +377,12 @@ def _excess(grant: Grant, spent: Price, price: Price) -> str:
                 f"{aside}: use the laplace backend; nothing was charged"
             )
         return (
-            f"release costs ε={_exact(price.epsilon)}, {who} {has} ε={_exact(balance.left_epsilon)}"
-            f" left of {_exact(grant.epsilon_pico)} (pure, δ=0){aside}; nothing was charged"
+            f"release costs ε={ones(price.epsilon)}, {who} {has} ε={ones(balance.left_epsilon)}"
+            f" left of {ones(grant.epsilon_pico)} (pure, δ=0){aside}; nothing was charged"
         )
     return (
         f"release costs {_shown(price.rho, grant)}, {who} {has}"
-        f" {_shown(balance.left_rho, grant)} left of ρ={_exact(grant.rho)} (ε={grant.epsilon:g})"
+        f" {_shown(balance.left_rho, grant)} left of ρ={ones(grant.rho)} (ε={grant.epsilon:g})"
         f" at δ={grant.delta:g}{aside}; nothing was charged"
     )
 
@@ -382,9 +390,4 @@ def _excess(grant: Grant, spent: Price, price: Price) -> str:
 def _shown(rho: int, grant: Grant) -> str:
     """A cost in rho and, unless it is beyond all grants, in epsilon."""
     aside = f" (ε={epsilon_of(rho, grant.delta):.3g})" if rho <= LIMIT else ""
-    return f"ρ={_exact(rho)}{aside}"
-
-
-def _exact(pico: int) -> str:
-    """A number of pico as a decimal of ones, with all its digits: 375000000000 is 0.375."""
-    return f"{(Decimal(pico) / PICO).normalize():f}"
+    return f"ρ={ones(rho)}{aside}"

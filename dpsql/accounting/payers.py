@@ -92,6 +92,17 @@ def held(page: Page, purse: Purse, now: str) -> Balance:
     return Balance.of(purse.grant, purse.spent, others, purse.grant.ended(now))
 
 
+def paying(page: Page, user: str, now: str) -> list[Balance]:
+    """The purses that pay for `user` on each dataset, the user's own first."""
+    return [
+        held(page, purse, now)
+        for own in page.purses()
+        if own.user == user
+        for purse in (own, *_groups(page, own))
+        if purse.grant is not None
+    ]
+
+
 def balance(found: list[Payer]) -> Balance:
     """What the first payer holds, beside what the others do."""
     first, *rest = found

@@ -34,6 +34,11 @@ def whole(value: object) -> bool:
     return type(value) is int and value >= 0
 
 
+def ones(pico: int) -> str:
+    """A number of pico as a decimal of ones, with all its digits: 375000000000 is 0.375."""
+    return f"{(Decimal(pico) / PICO).normalize():f}"
+
+
 def _check_texts(*values: object) -> None:
     for value in values:
         if type(value) is not str:

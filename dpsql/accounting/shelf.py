@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dpsql.accounting.book import Book
+if TYPE_CHECKING:
+    from dpsql.accounting.book import Book
 
 SCHEMES = ("postgresql://", "postgres://")
 
@@ -24,3 +27,14 @@ def book_at(path: str | PathLike[str], *, create: bool) -> Book:
     from dpsql.accounting.sqlite_book import SqliteBook
 
     return SqliteBook(path, create=create)
+
+
+def witness(database: Path, place: str | PathLike[str]) -> str | None:
+    """The file beside which a second anchor stands: the data's, where the ledger is elsewhere."""
+    if not is_url(place) and _folder(database) == _folder(place):
+        return None
+    return os.path.realpath(database)
+
+
+def _folder(path: str | PathLike[str]) -> str:
+    return os.path.dirname(os.path.realpath(path))

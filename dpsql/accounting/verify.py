@@ -16,9 +16,11 @@ from typing import TypeAlias
 from dpsql.accounting.adopt import log, take
 from dpsql.accounting.anchor import Anchor, Mark
 from dpsql.accounting.book import Book, Page
+from dpsql.accounting.caps import most_rho
+from dpsql.accounting.clock import last_day
 from dpsql.accounting.events import from_dict
 from dpsql.accounting.guard import ANCHOR, anchors_of, at, missing, seal_of
-from dpsql.accounting.purse import EVERYBODY, NOTHING, Entry, Price, Purse
+from dpsql.accounting.purse import EVERYBODY, NOTHING, Entry, Price, Purse, ones
 from dpsql.accounting.seal import Digest, Seal
 from dpsql.accounting.shelf import book_at
 from dpsql.errors import LedgerError, UsageError
@@ -46,8 +48,9 @@ def verify(path: str | PathLike[str], *, witness: str | None = None) -> Verdict:
 def accept(path: str | PathLike[str], note: str, *, witness: str | None = None) -> Verdict:
     """Take the ledger as it stands, on the owner's word; gives what was wrong with it.
 
-    Each purse has then spent what it says or what its log says, whichever is more. Missing keys
-    and anchors are made anew. What was charged in entries that are gone stays unknown.
+    Each purse is then what its log says; where the links of the log are broken, it has spent the
+    more and was granted the less of what either says. Missing keys and anchors are made anew. What
+    was charged in entries that are gone stays unknown.
     """
     if not note.strip():
         raise UsageError("say in a few words why the ledger is taken as it stands")
@@ -59,11 +62,14 @@ def accept(path: str | PathLike[str], note: str, *, witness: str | None = None) 
 
         def change(page: Page) -> Entry:
             replay = Replay()
-            for entry in log(page):
-                replay.add(entry)
+            broken = seal.broken(None, replay.follow(page))
+            sound = not broken and not replay.problems
             for name, told in replay.purses.items():
                 kept = page.purse(*name) or Purse(*name, None, NOTHING)
-                page.put(dataclasses.replace(kept, spent=_most(kept.spent, told.spent)))
+                page.put(told if sound else _least(kept, told))
+            for kept in page.purses():
+                if (kept.user, kept.dataset) not in replay.purses:
+                    page.put(dataclasses.replace(kept, grant=None, groups=(), fixed=False))
             return take(page, seal, note.strip(), after=last)
 
         entry = book.write(change)
@@ -93,19 +99,11 @@ def _verdict(book: Book, witness: str | None) -> Verdict:
 def _inspected(
     page: Page, name: str, seal: Seal | None, marks: list[Mark], problems: list[str]
 ) -> Verdict:
-    replay, count = Replay(), 0
-
-    def heard() -> Iterator[Entry]:
-        nonlocal count
-        for entry in log(page):
-            count += 1
-            replay.add(entry)
-            yield entry
-
+    replay = Replay()
     if seal is None:
-        links = ["the links of the log cannot be checked without its key" for _ in heard()][:1]
+        links = ["the links cannot be checked without the key" for _ in replay.follow(page)][:1]
     else:
-        links = seal.broken(None, heard())
+        links = seal.broken(None, replay.follow(page))
     found = [*problems, *links, *replay.problems]
     tip, purses = page.tip(), page.purses()
     for mark in marks:
@@ -123,7 +121,7 @@ def _inspected(
         if not found and tip is not None and seal.state(purses) != tip.state:
             found.append("the purses are not those that the newest entry tells of")
     furthest = max((mark.seq for mark in marks), default=None)
-    return Verdict(name, count, len(purses), furthest, tuple(found))
+    return Verdict(name, replay.count, len(purses), furthest, tuple(found))
 
 
 class Replay:
@@ -132,10 +130,18 @@ class Replay:
     def __init__(self) -> None:
         self.purses: dict[Name, Purse] = {}
         self.problems: list[str] = []
+        self.count = 0
         self._digest = Digest()
+
+    def follow(self, page: Page) -> Iterator[Entry]:
+        """All entries of the log, each of them followed."""
+        for entry in log(page):
+            self.add(entry)
+            yield entry
 
     def add(self, entry: Entry) -> None:
         """Follow one more entry."""
+        self.count += 1
         name = (entry.user, entry.dataset)
         purse = self._purse(name)
         match entry.kind:
@@ -220,9 +226,14 @@ def _known(anchor: Anchor) -> Mark | None:
         return None
 
 
-def _most(one: Price, other: Price) -> Price:
-    pure = None if one.epsilon is None or other.epsilon is None else max(one.epsilon, other.epsilon)
-    return Price(max(one.rho, other.rho), pure)
+def _least(kept: Purse, told: Purse) -> Purse:
+    """The more that was spent, and the less that was granted."""
+    pure = [kept.spent.epsilon, told.spent.epsilon]
+    epsilon = None if None in pure else max(value or 0 for value in pure)
+    spent = Price(max(kept.spent.rho, told.spent.rho), epsilon)
+    grants = [purse.grant for purse in (kept, told) if purse.grant is not None]
+    grant = min(grants, key=most_rho) if len(grants) == 2 else None
+    return dataclasses.replace(kept, spent=spent, grant=grant)
 
 
 def _words(name: Name) -> str:
@@ -231,15 +242,15 @@ def _words(name: Name) -> str:
 
 
 def _price(price: Price) -> str:
-    pure = "" if price.epsilon is None else f" and pure {price.epsilon}"
-    return f"ρ {price.rho}{pure} (1e-12)"
+    pure = "" if price.epsilon is None else f" (pure ε {ones(price.epsilon)})"
+    return f"ρ {ones(price.rho)}{pure}"
 
 
 def _terms(purse: Purse) -> str:
     grant = purse.grant
     if grant is None:
         return "none"
-    until = f" until {grant.until}" if grant.until else ""
-    fixed = " fixed" if purse.fixed else ""
-    exact = f"ρ {grant.rho}, ε {grant.epsilon_pico}"
-    return f"ε {grant.epsilon:g} at δ {grant.delta:g} ({exact}){until}{fixed}"
+    held = f"pure ε {ones(grant.epsilon_pico)}" if grant.pure else f"ρ {ones(grant.rho)}"
+    until = f" until {last_day(grant.until)}" if grant.until else ""
+    fixed = ", fixed" if purse.fixed else ""
+    return f"ε {grant.epsilon:g} at δ {grant.delta:g} ({held}){until}{fixed}"

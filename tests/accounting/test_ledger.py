@@ -2,11 +2,8 @@
 
 import dataclasses
 import itertools
-import sys
 import threading
-from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
@@ -19,19 +16,6 @@ from dpsql.errors import BudgetError, BudgetExceeded, LedgerError, NoGrant, Usag
 TENTH = Gaussian(1, Fraction(5))  # rho = 1/(2 * 5)
 PURE_TENTH = Laplace(1, 1, Fraction(10))  # epsilon = 1/10
 VAST = Gaussian(2**62, Fraction(1, 2**64))
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    match request.param:
-        case "memory":
-            opened = Ledger.memory()
-        case "sqlite":
-            opened = Ledger.open(tmp_path / "a.ledger")
-        case _:
-            opened = Ledger.open(request.getfixturevalue("address"))
-    with opened:
-        yield opened
 
 
 def pay(ledger: Ledger, event: Event = TENTH, user: str = "alice", dataset: str = "adult") -> int:
@@ -343,15 +327,6 @@ def test_a_closed_ledger_answers_nothing(ledger: Ledger) -> None:
     for refused in (lambda: pay(ledger), lambda: ledger.balance("alice", "adult")):
         with pytest.raises(LedgerError, match="the ledger is closed"):
             refused()
-
-
-@pytest.fixture
-def restless() -> Iterator[None]:
-    """Threads that interrupt each other after every few instructions."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
 
 
 @pytest.mark.usefixtures("restless")
