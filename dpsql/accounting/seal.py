@@ -53,6 +53,10 @@ class Seal:
         """The entry with its mac."""
         return dataclasses.replace(entry, mac=self.link(before, entry))
 
+    def restarts(self, entry: Entry) -> bool:
+        """Whether the chain starts anew with this entry, which vouches for all before it."""
+        return entry.kind == "accept" and self.link(None, entry) == entry.mac
+
     def broken(self, before: Entry | None, entries: Iterable[Entry]) -> list[str]:
         """What is wrong with the links of entries that follow `before`, in words.
 
@@ -61,7 +65,7 @@ class Seal:
         found: list[str] = []
         for entry in entries:
             due = 1 if before is None else before.seq + 1
-            if entry.kind == "accept" and self.link(None, entry) == entry.mac:
+            if self.restarts(entry):
                 found.clear()
             elif entry.seq != due:
                 gap = (

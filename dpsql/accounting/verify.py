@@ -61,7 +61,7 @@ def accept(path: str | PathLike[str], note: str, *, witness: str | None = None) 
         last = max([0, *(mark.seq for mark in map(_known, anchors) if mark)])
 
         def change(page: Page) -> Entry:
-            replay = Replay()
+            replay = Replay(seal)
             broken = seal.broken(None, replay.follow(page))
             sound = not broken and not replay.problems
             for name, told in replay.purses.items():
@@ -99,7 +99,7 @@ def _verdict(book: Book, witness: str | None) -> Verdict:
 def _inspected(
     page: Page, name: str, seal: Seal | None, marks: list[Mark], problems: list[str]
 ) -> Verdict:
-    replay = Replay()
+    replay = Replay(seal)
     if seal is None:
         links = ["the links cannot be checked without the key" for _ in replay.follow(page)][:1]
     else:
@@ -127,7 +127,8 @@ def _inspected(
 class Replay:
     """The purses as the log tells of them, and where it contradicts itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, seal: Seal | None) -> None:
+        self._seal = seal
         self.purses: dict[Name, Purse] = {}
         self.problems: list[str] = []
         self.count = 0
@@ -160,9 +161,9 @@ class Replay:
                 self.purses[name] = dataclasses.replace(purse, groups=groups)
             case "charge":
                 self._charge(entry)
-            case "accept":
+            case "accept" if self._seal is not None and self._seal.restarts(entry):
                 self._restart(entry)
-            case "end":
+            case "end" | "accept":
                 pass
         if entry.cap is not None:
             cap = (EVERYBODY, entry.dataset)
