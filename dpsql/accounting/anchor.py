@@ -25,7 +25,7 @@ from dpsql.accounting.secret import publish
 from dpsql.errors import LedgerError
 
 SLOT = 512
-PATIENCE = 50  # milliseconds that another writer is waited for
+PATIENCE = 500  # milliseconds that another writer is waited for
 WORD = "dpsql-anchor-1"
 
 

@@ -53,7 +53,7 @@ SET LOCAL lock_timeout = {patience};
 SET LOCAL idle_in_transaction_session_timeout = 60000;
 """
 TURN = "SELECT format, ledger FROM dpsql_meta WHERE one = 1 FOR UPDATE"
-AGAIN = (errors.SerializationFailure, errors.DeadlockDetected)
+AGAIN = (errors.SerializationFailure, errors.DeadlockDetected, errors.DuplicateTable)
 
 
 class PostgresBook:
@@ -170,8 +170,7 @@ class PostgresBook:
 
         def look(connection: Link) -> None:
             _sent(connection, READ)
-            there = connection.execute("SELECT to_regclass('dpsql_meta')").fetchall()[0][0]
-            if there is not None:
+            if _made(connection):
                 rows = connection.execute("SELECT format, ledger FROM dpsql_meta").fetchall()
                 connection.execute("COMMIT")
                 self._check(rows)
@@ -190,7 +189,7 @@ class PostgresBook:
         """Make an empty ledger and its key, unless another process is quicker."""
         _sent(connection, WRITE.format(patience=max(1, int(self._patience * 1000))))
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MAKING,))
-        if connection.execute("SELECT to_regclass('dpsql_meta')").fetchall()[0][0] is None:
+        if not _made(connection):
             connection.execute(SCHEMA)
             ledger = os.urandom(16).hex()
             connection.execute("INSERT INTO dpsql_meta VALUES (1, %s, %s)", (FORMAT, ledger))
@@ -284,6 +283,17 @@ def _sent(connection: Link, begin: str) -> None:
         if connection.broken:
             raise _Unsent(*error.args) from None
         raise
+
+
+def _made(connection: Link) -> bool:
+    """Whether there are tables of a ledger on the search path."""
+    # to_regclass may answer from a cache, even under a lock that was waited for
+    return bool(
+        connection.execute(
+            "SELECT FROM pg_catalog.pg_class"
+            " WHERE relname = 'dpsql_meta' AND pg_catalog.pg_table_is_visible(oid)"
+        ).fetchall()
+    )
 
 
 def _idle(connection: Link) -> bool:
