@@ -16,10 +16,12 @@ import contextlib
 import errno
 import fcntl
 import os
+import threading
 import time
 from dataclasses import dataclass
 from io import FileIO
 
+from dpsql.accounting import forks
 from dpsql.accounting.seal import Seal
 from dpsql.accounting.secret import publish
 from dpsql.errors import LedgerError
@@ -75,7 +77,7 @@ class Anchor:
     def advance(self, mark: Mark) -> None:
         """Keep `mark` unless a newer one is kept. Raises LedgerError."""
         try:
-            with FileIO(self.path, "r+") as file:
+            with _gate.lock, FileIO(self.path, "r+") as file:
                 _lock(file)
                 marks = self._marks(file)
                 ranks = [-1 if found is None else found.seq for found in marks]
@@ -123,6 +125,23 @@ class Anchor:
         raise LedgerError(
             f"{self._ledger}: its anchor {self._file} cannot be read and written: {what}"
         ) from None
+
+
+class _Gate:
+    """Lets no fork happen while a file is locked: the child would hold the lock as well."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+    def before_fork(self) -> None:
+        self.lock.acquire()
+
+    def after_fork(self, process: int) -> None:
+        self.lock.release()
+
+
+_gate = _Gate()
+forks.watch(_gate)
 
 
 def _lock(file: FileIO) -> None:

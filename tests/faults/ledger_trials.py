@@ -3,6 +3,7 @@
 What a process prints after a charge has returned is an answer that an analyst may have seen.
 """
 
+import contextlib
 import ctypes
 import os
 import random
@@ -23,6 +24,7 @@ from dpsql.accounting.ledger import Ledger
 from dpsql.errors import BudgetExceeded, LedgerError
 
 ROOM = os.path.dirname(os.path.abspath(dpsql.accounting.__file__))
+PURE = {f"{ROOM}/{name}.py" for name in ("events", "convert", "fields", "purse", "rows", "seal")}
 EVENT = Gaussian(1, Fraction(500))
 
 
@@ -59,7 +61,7 @@ def ended(pid: int) -> int:
 class Trace:
     """A trace function that acts at the `number`-th line of the accounting room.
 
-    A line counts once a phase, however often a loop comes back to it.
+    A line counts once a phase, however often a loop comes back to it; what only computes, not.
     """
 
     def __init__(self, number: int, act: Callable[[], None]) -> None:
@@ -67,9 +69,10 @@ class Trace:
         self.seen: set[tuple[str, int]] = set()
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(ROOM):
+        name = frame.f_code.co_filename
+        if not name.startswith(ROOM) or name in PURE:
             return None
-        line = (frame.f_code.co_filename, frame.f_lineno)
+        line = (name, frame.f_lineno)
         if event == "line" and line not in self.seen:
             self.seen.add(line)
             self.left -= 1
@@ -97,6 +100,8 @@ def race(path: str) -> None:
 def kill_at_lines(path: str) -> None:
     """Die at each line that opening and two charges go through, in turn."""
 
+    load(path)
+
     def work(number: int) -> None:
         trace = Trace(number, lambda: os.kill(os.getpid(), signal.SIGKILL))
         sys.settrace(trace)
@@ -107,6 +112,7 @@ def kill_at_lines(path: str) -> None:
             pay(ledger, statement)
             say(statement)
         sys.settrace(None)
+        ledger.close()
 
     number = 1
     while ended(child(work, number)) == -signal.SIGKILL:
@@ -115,20 +121,33 @@ def kill_at_lines(path: str) -> None:
 
 
 def kill_at_instants(path: str, runs: str) -> None:
-    """Be killed from outside at any instant, while charging."""
+    """Be killed from outside at any instant, while charging or, now and then, while opening."""
     draw = random.Random(20261128)
+    load(path)
 
-    def work(run: int) -> None:
+    def work(run: int, opened: int) -> None:
         ledger = Ledger.open(path)
+        os.write(opened, b".")
         for number in range(10**6):
             pay(ledger, f"{run}.{number}")
             say(f"{run}.{number}")
 
     for run in range(int(runs)):
-        pid = child(work, run)
-        time.sleep(draw.uniform(0.001, 0.06))
+        heard, opened = os.pipe()
+        pid = child(work, run, opened)
+        if run % 5:
+            os.read(heard, 1)
+        time.sleep(draw.uniform(0.0, 0.03))
         os.kill(pid, signal.SIGKILL)
         ended(pid)
+        os.close(heard)
+        os.close(opened)
+
+
+def load(path: str) -> None:
+    """Import what opening a ledger imports, so that children need not."""
+    with contextlib.suppress(LedgerError):
+        Ledger.open(path, create=False).close()
 
 
 def fork_after_open(path: str) -> None:
