@@ -85,13 +85,17 @@ class Trace:
         self.seen.clear()
 
 
-def race(path: str) -> None:
-    """For every user named on standard input, try to buy once."""
+def race(path: str, rank: str) -> None:
+    """For every user and dataset named on standard input, try to buy once.
+
+    A `%` in the name of the user stands for the rank of this racer.
+    """
     with Ledger.open(path, create=False) as ledger:
         say("ready")
-        for user in sys.stdin:
+        for line in sys.stdin:
+            user, dataset = line.replace("%", rank).split()
             try:
-                pay(ledger, "", user.strip())
+                ledger.charge(user, dataset, EVENT, statement="")
                 say("paid")
             except BudgetExceeded:
                 say("refused")

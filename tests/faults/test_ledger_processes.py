@@ -61,20 +61,24 @@ def recorded(path: str) -> list[str]:
 
 
 def test_fifty_processes_spend_exactly_what_is_there(path: str) -> None:
+    """As one user, and as fifty users under one cap."""
     rounds = 10
     with Ledger.open(path) as ledger:
         for number in range(rounds):
-            grant = ledger.grant(f"user{number}", dataset="adult", epsilon=0.38)
+            dataset = f"data{number}"
+            users = ["one"] if number % 2 else [f"user{rank}" for rank in range(50)]
+            for user in users:
+                grant = ledger.grant(user, dataset=dataset, epsilon=0.38)
             assert 3 * EVENT.rho <= grant.rho < 4 * EVENT.rho
     racers = [
         subprocess.Popen(
-            command("race", path),
+            command("race", path, rank),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
         )
-        for _ in range(50)
+        for rank in range(50)
     ]
     try:
         for racer in racers:
@@ -82,15 +86,16 @@ def test_fifty_processes_spend_exactly_what_is_there(path: str) -> None:
         for number in range(rounds):
             for racer in racers:
                 assert racer.stdin is not None
-                racer.stdin.write(f"user{number}\n")
+                racer.stdin.write(f"{'one' if number % 2 else 'user%'} data{number}\n")
             said = Counter(racer.stdout.readline() for racer in racers if racer.stdout)
             assert said == {"paid\n": 3, "refused\n": 47}
     finally:
         for racer in racers:
             racer.communicate(timeout=60)
     with Ledger.open(path, create=False) as ledger:
-        spent = [purse.spent_rho for purse in ledger.purses() if purse.grant.user != "alice"]
-    assert spent == [3 * EVENT.rho] * rounds
+        caps = {balance.grant.dataset: balance.spent_rho for balance in ledger.caps()}
+        assert [caps[f"data{number}"] for number in range(rounds)] == [3 * EVENT.rho] * rounds
+    assert verify(path).problems == ()
 
 
 def test_killed_at_any_line_no_answer_is_without_its_charge(path: str) -> None:
