@@ -9,11 +9,22 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
 PAGES = bytes(8240)  # two pages of SQLite's log and their headers, as a charge writes
+# On Linux getrusage tells what the parent held before it started the process.
+PEAK = """
+import pathlib, resource
+status = pathlib.Path("/proc/self/status")
+if status.exists():
+    lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+    print(int(lines["VmHWM"].split()[0]) / 1024)
+else:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
@@ -29,16 +40,12 @@ def medians(works: Sequence[Callable[[], object]]) -> tuple[float, float]:
     return median(cpu for cpu, _ in found), median(wall for _, wall in found)
 
 
-def child(command: Sequence[str], folder: Path) -> tuple[float, float]:
-    """Processor seconds and peak megabytes of a whole process, which must succeed.
-
-    Modules are compiled once, into `folder`, as an installation has them compiled.
-    """
-    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+def child(command: Sequence[str], folder: Path) -> float:
+    """Processor seconds of a whole process, which must succeed."""
     process = subprocess.Popen(
         command,
         cwd=folder,
-        env={**kept, "PYTHONPYCACHEPREFIX": str(folder / "compiled")},
+        env=_environment(folder),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -46,30 +53,49 @@ def child(command: Sequence[str], folder: Path) -> tuple[float, float]:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"{command} ended with {process.returncode}")
-    kilobytes = used.ru_maxrss / (1024 if sys.platform == "darwin" else 1)
-    return used.ru_utime + used.ru_stime, kilobytes / 1024
+    return used.ru_utime + used.ru_stime
+
+
+def peak(script: str, folder: Path) -> float:
+    """The most memory that a Python of its own holds while it runs the script, in megabytes."""
+    done = subprocess.run(
+        [sys.executable, "-c", script + PEAK],
+        cwd=folder,
+        env=_environment(folder),
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return float(done.stdout)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Modules are compiled once, into `folder`, as an installation has them compiled."""
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
 
 
 def children(commands: Sequence[Sequence[str]], folder: Path, rounds: int = 9) -> list[float]:
     """Median processor seconds of each command, all run in turn a few times."""
     for command in commands:
         child(command, folder)
-    found = [[child(command, folder)[0] for command in commands] for _ in range(rounds)]
+    found = [[child(command, folder) for command in commands] for _ in range(rounds)]
     return [median(times) for times in zip(*found, strict=True)]
 
 
-def fsync(folder: Path, rounds: int = 200) -> float:
-    """Median wall seconds of writing two pages down to the disk that holds `folder`."""
+@contextmanager
+def fsync(folder: Path) -> Iterator[Callable[[], None]]:
+    """A call that writes two pages down to the disk that holds `folder`."""
     synchronise = getattr(os, "fdatasync", os.fsync)  # SQLite calls the same
     path = folder / "bare"
     handle = os.open(path, os.O_CREAT | os.O_WRONLY)
+
+    def write() -> None:
+        os.write(handle, PAGES)
+        synchronise(handle)
+
     try:
-
-        def write() -> None:
-            os.write(handle, PAGES)
-            synchronise(handle)
-
-        return medians([write] * rounds)[1]
+        yield write
     finally:
         os.close(handle)
         path.unlink()

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
 import duckdb
 
-from benchmarks.clock import child, timed
+from benchmarks.clock import medians, peak, timed
 from benchmarks.figures import Figure, Note
 from benchmarks.tables import build, shipped
 from dpsql.curator.engines.duckdb import DuckDBEngine
 from dpsql.schema import load
 from dpsql.session import Session
 
-ROUNDS = 3
+ROUNDS = 5
 FROM = "FROM flights"
 STATEMENTS = (
     f"SELECT COUNT(*) {FROM} WHERE cancelled",
@@ -38,7 +37,7 @@ STATEMENTS = (
     f"SELECT COUNT(*) {FROM} WHERE -dep_delay ^ 2 = 25",
 )
 COLUMNS = ("month", "day", "hour", "carrier", "origin", "dest", "dep_delay", "dist_100mi")
-PEAK = """
+OURS = """
 from dpsql.session import Session
 from dpsql.curator.engines.duckdb import DuckDBEngine
 with Session("flights.duckdb", user="alice") as session:
@@ -68,29 +67,27 @@ def measure(folder: Path) -> Iterator[Figure | Note]:
 
 
 def _answers(database: Path) -> Iterator[Figure]:
-    slowest, sql = max((_cold(database, sql), sql) for sql in STATEMENTS)
+    found = {sql: _cold(database, sql) for sql in STATEMENTS}
     with duckdb.connect(str(database), read_only=True) as connection:
-        plain = timed(lambda: connection.execute(sql).fetchall())[1]
-    yield Figure(
-        f"slowest of {len(STATEMENTS)} first answers, wall",
-        slowest,
-        "s",
-        plain,
-        "s plain DuckDB",
-        0.3,
-    )
-    middle = median(_cold(database, sql) for sql in STATEMENTS)
-    yield Figure("median of them, wall", middle, "s")
+        plain = {
+            sql: medians([lambda sql=sql: connection.execute(sql).fetchall()]) for sql in found
+        }
+    for index, kind in enumerate(("CPU", "wall")):
+        slowest, sql = max((times[index], sql) for sql, times in found.items())
+        beside = plain[sql][index]
+        name = f"slowest of {len(found)} first answers, {kind}"
+        yield Figure(name, slowest, "s", beside, "s plain DuckDB", 0.3 if index else None)
+    yield Figure("median of them, wall", median(wall for _, wall in found.values()), "s")
 
 
-def _cold(database: Path, sql: str) -> float:
-    """Median wall seconds to open a session and answer."""
+def _cold(database: Path, sql: str) -> tuple[float, float]:
+    """Median processor and wall seconds to open a session and answer."""
 
     def answer() -> None:
         with Session(database, user="alice") as session:
             session.answer(sql, rho=0.01)
 
-    return median(timed(answer)[1] for _ in range(ROUNDS))
+    return medians([answer] * ROUNDS)
 
 
 def _cells(database: Path) -> Iterator[Figure]:
@@ -115,9 +112,7 @@ def _cells(database: Path) -> Iterator[Figure]:
 
 def _peak(folder: Path) -> Figure:
     ours, theirs = (
-        child(
-            [sys.executable, "-c", script.format(statements=STATEMENTS, columns=columns)], folder
-        )[1]
-        for script, columns in ((PEAK, COLUMNS), (PLAIN, ", ".join(COLUMNS)))
+        peak(script.format(statements=STATEMENTS, columns=columns), folder)
+        for script, columns in ((OURS, COLUMNS), (PLAIN, ", ".join(COLUMNS)))
     )
     return Figure("peak memory of all this", ours, "MB", theirs, "MB plain DuckDB")

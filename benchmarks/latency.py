@@ -44,22 +44,23 @@ def questions() -> list[str]:
 
 
 def _session(database: Path) -> Iterator[Figure]:
-    bare = fsync(database.parent)
     with (
+        fsync(database.parent) as bare,
         Session(database, user="alice") as session,
         duckdb.connect(str(database), read_only=True) as plain,
     ):
         for warm in WARM:
             session.answer(COUNT + warm, rho=0.01)
-        ours, theirs = [], []
+        ours, theirs, disk = [], [], []
         for sql in questions():
             ours.append(timed(lambda sql=sql: session.answer(sql, rho=0.01)))
             theirs.append(timed(lambda sql=sql: plain.execute(sql).fetchall()))
+            disk.append(timed(bare)[1])
         cpu, wall = (1e3 * median(times) for times in zip(*ours, strict=True))
         plain_cpu, plain_wall = (1e3 * median(times) for times in zip(*theirs, strict=True))
         yield Figure("a new predicate count, CPU", cpu, "ms", plain_cpu, "ms plain DuckDB", 3)
         yield Figure("a new predicate count, wall", wall, "ms", plain_wall, "ms plain DuckDB")
-        yield Figure("of which one fsync on this disk, wall", 1e3 * bare, "ms")
+        yield Figure("of which one fsync on this disk, wall", 1e3 * median(disk), "ms")
         sql = questions()[0]
         again = [timed(lambda: session.answer(sql, rho=0.01)) for _ in range(ROUNDS)]
         plain_again = [timed(lambda: plain.execute(sql).fetchall()) for _ in range(ROUNDS)]

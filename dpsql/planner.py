@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 
 from dpsql.accounting.convert import epsilon_of, rho_of
 from dpsql.accounting.events import PICO, Event
 from dpsql.accounting.ledger import Grant
-from dpsql.curator.quote import Noise, moved, quote
+from dpsql.curator.quote import LaplaceNoise, Noise, moved, quote
 from dpsql.curator.sensitivity import Sensitivity
 from dpsql.errors import UsageError
 from dpsql.mechanisms import gaussian, laplace
@@ -105,12 +106,22 @@ def _choice(
 
 
 def _laplace(found: Sensitivity, asked: Asked, terms: Terms) -> Noise:
-    if asked.epsilon is not None and (terms.pure or asked.backend == "laplace"):
+    """Laplace noise at the price: pure epsilon where that is the currency or the lesser noise."""
+    if asked.epsilon is not None and terms.pure:
         return laplace.noise(found.absolute, pico(asked.epsilon))
     if asked.rho is None and terms.pure:
         return laplace.noise(found.absolute, max(terms.epsilon // DEFAULT_SHARE, 1))
-    largest = min(found.largest, found.absolute)
-    return laplace.noise_at_rho(found.absolute, largest, _rho(asked, terms))
+    if asked.epsilon is not None and asked.backend == "laplace":
+        pure = laplace.noise(found.absolute, pico(asked.epsilon))
+        rho = rho_of(asked.epsilon, terms.delta)
+        if rho < 1:
+            return pure
+        return min(pure, laplace.noise_at_rho(found.absolute, found.largest, rho), key=_scale)
+    return laplace.noise_at_rho(found.absolute, found.largest, _rho(asked, terms))
+
+
+def _scale(noise: LaplaceNoise) -> Fraction:
+    return noise.scale
 
 
 def _rho(asked: Asked, terms: Terms) -> int:
@@ -155,5 +166,6 @@ def rmse(workload: Workload, event: Event) -> float:
     For counts that is in rows.
     """
     sigma = stddev(event)
-    units = [max(w.largest, 1) for b in workload.blocks for w in b.weights]
-    return sigma * math.sqrt(sum(1 / u**2 for u in units) / len(units)) if units else 0.0
+    squares = [(b.groups, max(w.largest, 1) ** -2) for b in workload.blocks for w in b.weights]
+    queries = sum(groups for groups, _ in squares)
+    return sigma * math.sqrt(sum(g * s for g, s in squares) / queries) if queries else 0.0

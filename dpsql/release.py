@@ -9,7 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-Value: TypeAlias = "bool | int | float | decimal.Decimal | str | datetime.date | datetime.datetime | datetime.time | datetime.timedelta | None"
+Value: TypeAlias = (
+    "bool | int | float | decimal.Decimal | str | datetime.date | datetime.datetime"
+    " | datetime.time | datetime.timedelta | None"
+)
 Row: TypeAlias = "tuple[Value, ...]"
 
 
@@ -74,7 +77,8 @@ class Release:
     `columns` and `types` (DuckDB's names of types) have one entry a column; `rows` holds the
     values; `stderr`, `low` and `high` have the shape of `rows`, with None where a cell is a group
     key or has no error. Intervals hold at level `confidence`. `price` is what the statement costs
-    alone, `charged` what it took from the purse; both are None for a free statement.
+    alone, `charged` what it took from the purse; both are None for a free statement. `noisy` says
+    which columns hold noisy values, and `intervals` that their ends were asked for as columns.
     """
 
     columns: tuple[str, ...]
@@ -91,9 +95,13 @@ class Release:
     reused: bool = False
     notes: tuple[str, ...] = ()
     dataset: str = ""
+    noisy: tuple[bool, ...] = ()
+    intervals: bool = False
 
     def __post_init__(self) -> None:
         width = len(self.columns)
+        if len(self.noisy) not in (0, width):
+            raise ValueError("a release says of each column whether it is noisy, or of none")
         if len(self.types) != width or any(len(row) != width for row in self.rows):
             raise ValueError("every row of a release has one value a column")
         for grid in (self.stderr, self.low, self.high):
@@ -117,6 +125,8 @@ class Release:
             "left": self.left and self.left.to_dict(),
             "reused": self.reused,
             "notes": list(self.notes),
+            "noisy": list(self.noisy),
+            "intervals": self.intervals,
         }
 
     @classmethod
@@ -141,6 +151,8 @@ class Release:
             reused=fields["reused"],
             notes=tuple(fields["notes"]),
             dataset=fields["dataset"],
+            noisy=tuple(fields.get("noisy", ())),
+            intervals=fields.get("intervals", False),
         )
 
 

@@ -9,6 +9,7 @@ SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex;
 -- What share of each age group earns more than 50,000?
 SELECT age // 20 * 20 AS age_from, AVG((income = '>50K')::INT) AS share
 FROM adult
+WHERE age BETWEEN 20 AND 79
 GROUP BY age_from
 ORDER BY age_from;
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+if threading.current_thread() is threading.main_thread():
+    # A shell starts a background job with Ctrl-C ignored, and its children inherit that; the
+    # tests that interrupt need it to arrive.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 

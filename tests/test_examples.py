@@ -60,14 +60,14 @@ def test_the_report_is_answered_statement_by_statement(tmp_path: Path) -> None:
     report = (ROOT / "examples/report.sql").read_text(encoding="utf-8")
     done = run([*command, "--format", "csv"], tmp_path, report)
     assert (done.returncode, done.stderr) == (0, "")
-    headers = [line for line in done.stdout.splitlines() if not line[-1:].isdigit()]
-    assert [h for h in headers if "," in h] == [
+    headers = [
         "name,value",
         "sex,n",
         "age_from,share",
         "workclass,hours",
         "dataset,granted,spent,left,delta,rho_granted,rho_left",
     ]
+    assert [line for line in done.stdout.splitlines() if line in headers] == headers
     with Ledger.open(tmp_path / "adult.ledger") as ledger:
         paid = [entry.statement for entry in ledger.log() if entry.kind == "charge"]
     assert len(paid) == 3

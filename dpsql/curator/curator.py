@@ -2,7 +2,7 @@
 
 `measure` first has the ledger record the price of the noise, durably; then it reads the counts;
 then it adds the noise. What goes wrong after the charge is an InternalError or a SourceError of
-ours that says nothing about the data, and the charge stands.
+ours that says nothing about the data and holds no frame that saw it, and the charge stands.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpsql.curator.cells import Cells, project
 from dpsql.curator.engines.protocol import Engine
 from dpsql.curator.quote import GaussianNoise, LaplaceNoise, Noise, quote
 from dpsql.curator.sealed import Sealed, unseal
-from dpsql.errors import Error, InternalError
+from dpsql.errors import InternalError, SourceError
 from dpsql.query.linear import Workload
 
 _CACHE_BYTES = 256 << 20
@@ -53,18 +53,23 @@ class Curator:
         Raises BudgetError when the ledger refuses: then nothing was read. Raises SourceError or
         InternalError when reading fails: then the charge stands and nothing is released.
         """
+        self._engine.snapshot()  # a source that is gone or was changed costs nothing
         dataset = self._engine.dataset
         event = quote(workload, dataset, noise)
         receipt = self._ledger.charge(self._user, dataset.name, event, statement=statement)
+        failure: BaseException
         try:
-            answers = self._noisy(workload, noise)
-        except Error:
-            raise
+            return Measurement(tuple(self._noisy(workload, noise)), event, receipt)
+        except (SourceError, InternalError) as error:
+            failure = type(error)(str(error))
         except Exception:
-            raise InternalError(
+            failure = InternalError(
                 "reading the data failed; the price was charged and nothing is released"
-            ) from None
-        return Measurement(tuple(answers), event, receipt)
+            )
+        except BaseException as stopped:  # Ctrl-C may come while true counts are at hand
+            failure = stopped.with_traceback(None)
+            failure.__cause__ = failure.__context__ = None
+        raise failure  # out here, so that it does not carry what it was made from
 
     # -- behind the wall -----------------------------------------------------------------------
 

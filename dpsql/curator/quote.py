@@ -51,4 +51,4 @@ def quote(workload: Workload, dataset: Dataset, noise: Noise) -> Event:
         case GaussianNoise(variance=variance):
             return Gaussian(found.squared, variance)
         case LaplaceNoise(scale=scale):
-            return Laplace(found.absolute, min(found.largest, found.absolute), scale)
+            return Laplace(found.absolute, found.largest, scale)

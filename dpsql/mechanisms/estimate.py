@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.events import Event
-from dpsql.mechanisms.uncertain import Answers
+from dpsql.mechanisms.answers import Answers
+from dpsql.mechanisms.uncertain import Uncertain
 from dpsql.query.compile import CompiledSelect, Count, Mean, Spread, Sum
 from dpsql.query.expr import Slot
 from dpsql.query.finish import Values
+
+_SAFE = 1 << 62
 
 
 def estimate(
@@ -27,47 +31,53 @@ def estimate(
     answers = Answers(noisy, law, select.estimators, factors, clamp)
     found = []
     for index, estimator in enumerate(select.estimators):
+        slot = Slot(f"a{index}")
         match estimator:
             case Count(weight=weight):
-                counts = noisy[:, weight]
-                if factors[weight] != 1:
-                    counts = np.array([_nearest(v, factors[weight]) for v in counts.tolist()])
-                counts = counts.astype(np.int64)
+                counts = _nearest(noisy[:, weight], factors[weight]).astype(np.int64)
                 found.append(Values("BIGINT", np.maximum(counts, 0) if clamp else counts))
             case Sum(weight=weight, unit=unit, type=type_):
-                found.append(_sum(noisy[:, weight], unit, factors[weight], type_))
+                exact = type_ == "HUGEINT" or type_.startswith("DECIMAL")
+                if exact:
+                    found.append(_sum(_nearest(noisy[:, weight], factors[weight]), unit, type_))
+                else:
+                    found.append(Values("DOUBLE", _known(answers.of(slot)).value))
             case Mean() | Spread():
-                value = answers.of(Slot(f"a{index}"))
-                assert value is not None and value.doubtful is not None
-                doubtful = value.doubtful(confidence)
+                value = _known(answers.of(slot))
+                assert value.doubtful is not None
                 low, high = value.clip
                 shown = np.clip(np.nan_to_num(value.value), low, high)
-                found.append(Values("DOUBLE", shown, doubtful))
+                found.append(Values("DOUBLE", shown, value.doubtful(confidence)))
     return found
 
 
-def _nearest(noisy: int, factor: int) -> int:
+def _known(value: Uncertain | None) -> Uncertain:
+    assert value is not None
+    return value
+
+
+def _nearest(noisy: NDArray[Any], factor: int) -> NDArray[Any]:
     """noisy / factor, rounded to the nearest whole number, exactly."""
-    return (2 * noisy + factor) // (2 * factor)
+    return (noisy + factor // 2) // factor if factor != 1 else noisy
 
 
-def _sum(noisy: NDArray[np.int64], unit: Fraction, factor: int, type_: str) -> Values:
-    """A sum in DuckDB's type: integers stay whole, decimals exact."""
-    if type_ == "DOUBLE" or not (type_ == "HUGEINT" or type_.startswith("DECIMAL")):
-        return Values("DOUBLE", noisy.astype(np.float64) / factor * float(unit))
-    whole = [_nearest(value, factor) * unit.numerator for value in noisy.tolist()]
-    if type_ == "HUGEINT":
-        exact = [value // unit.denominator for value in whole]
-        if all(abs(value) < 1 << 62 for value in exact):
-            return Values("HUGEINT", np.array(exact, np.int64))
-        return Values("DOUBLE", np.array(exact, np.float64))
-    scale = int(type_.rstrip(")").split(",")[1])
-    return Values(type_, np.array([_decimal(v, unit.denominator, scale) for v in whole], object))
+def _sum(whole: NDArray[Any], unit: Fraction, type_: str) -> Values:
+    """`unit` times whole numbers in DuckDB's type: integers stay whole, decimals exact."""
+    scale = 0 if type_ == "HUGEINT" else int(type_.rstrip(")").split(",")[1])
+    times = unit * 10**scale
+    largest = int(np.abs(whole).max(initial=0)) * times.numerator + times.denominator
+    exact = whole.astype(np.int64 if largest < _SAFE else object)
+    units = (exact * times.numerator + times.denominator // 2) // times.denominator
+    if type_ != "HUGEINT":
+        return Values(type_, np.array([_decimal(v, scale) for v in units.tolist()], object))
+    if largest < _SAFE:
+        return Values("HUGEINT", units)
+    return Values("DOUBLE", units.astype(np.float64))
 
 
-def _decimal(numerator: int, denominator: int, scale: int) -> str:
-    """numerator / denominator with `scale` digits after the point, rounded to the nearest."""
-    units = round(Fraction(numerator * 10**scale, denominator))
-    digits = str(abs(units)).rjust(scale + 1, "0")
-    sign = "-" if units < 0 else ""
-    return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale else f"{sign}{digits}"
+def _decimal(units: int, scale: int) -> str:
+    """units / 10^scale, with all its digits."""
+    if not scale:
+        return str(units)
+    before, after = divmod(abs(units), 10**scale)
+    return f"{'-' if units < 0 else ''}{before}.{after:0{scale}d}"

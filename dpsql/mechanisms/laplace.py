@@ -6,6 +6,7 @@ integers of L1 sensitivity D with P(z) ~ exp(-|z| / b) on each are D/b-private, 
 
 from __future__ import annotations
 
+import functools
 from fractions import Fraction
 
 from dpsql.accounting.events import PICO, Laplace
@@ -21,6 +22,7 @@ def noise(sensitivity: int, epsilon: int) -> LaplaceNoise:
     return _checked(_short(Fraction(sensitivity * PICO, epsilon)))
 
 
+@functools.lru_cache(1024)
 def noise_at_rho(sensitivity: int, largest: int, rho: int) -> LaplaceNoise:
     """The least noise, within 2^-20 of it, whose zCDP price is at most `rho` (in 1e-12).
 
@@ -29,6 +31,8 @@ def noise_at_rho(sensitivity: int, largest: int, rho: int) -> LaplaceNoise:
     if not rho > 0:
         raise UsageError("a price is above 0")
     high = _short(Fraction(sensitivity) * _root(Fraction(PICO, 2 * rho)))
+    while Laplace(sensitivity, largest, high).rho > rho:  # prices round up
+        high = _short(high * Fraction((1 << 20) + 1, 1 << 20))
     low = high / 1024
     while Laplace(sensitivity, largest, low).rho <= rho and low > Fraction(1, 1 << 40):
         high, low = low, low / 1024

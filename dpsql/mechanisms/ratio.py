@@ -1,84 +1,52 @@
 """Intervals for a ratio of two linear answers: Fieller's theorem with discrete noise.
 
 The interval is the set of r for which N - r D is within its own noise, |N - r D| <= z s(r), where
-s(r)^2 = v (A - 2 B r + C r^2) for noise of variance v on each answer (Fieller 1954). z is such
-that the bound holds in *every* direction: a combination a of k discrete noises has
-|sum a_i Z_i| <= z sqrt(v) ||a|| with the level's probability.
+s(r)^2 = A - 2 B r + C r^2 for the variances A of N and C of D and their covariance B (Fieller
+1954). z is such that the bound holds in *every* direction (`directions`), so it holds for the
+true ratio whatever that is.
 """
 
 from __future__ import annotations
 
-import functools
-import math
-from fractions import Fraction
-from statistics import NormalDist
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.accounting.events import Event, Gaussian, Laplace
-from dpsql.mechanisms.law import stddev
-from dpsql.mechanisms.quantile import half_width, simultaneous, sum_half_width
-
-_NEARLY_NORMAL = 10.0  # a stddev from which rounding to integers is a small correction
-_ANGLES = 9
-_MARGIN = 1.015  # between two of the angles looked at
-
 Floats = NDArray[np.float64]
 
 
-def spread(law: Event) -> float:
-    """The noise's standard deviation parameter; 0 where the noise has all but vanished."""
-    return stddev(law)
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """N and D with noise, and the second moments A, B, C of their noise.
 
-
-@functools.lru_cache(1024)
-def factor(law: Event, confidence: float, terms: int) -> float:
-    """z: with this level, |sum a_i Z_i| <= z s ||a|| for any weights of `terms` noises.
-
-    Gaussian noise of a large s: Z_i plus a uniform rounding error U_i is nearly normal with
-    variance s^2 + 1/12, and |sum a_i U_i| <= ||a|| sqrt(terms) / 2. Else the largest of several
-    directions, or the union bound.
+    `signed`: whether the true D may be negative.
     """
-    s = spread(law)
-    if s == 0.0:
-        return 0.0
-    if isinstance(law, Gaussian) and s >= _NEARLY_NORMAL:
-        z = -NormalDist().inv_cdf((1.0 - confidence) / 2.0)
-        return z * math.sqrt(1.0 + 1.0 / (12.0 * s * s)) + math.sqrt(terms) / (2.0 * s)
-    if terms <= 2:
-        widest = 0.0
-        for step in range(_ANGLES):
-            angle = math.pi / 4.0 * step / (_ANGLES - 1)
-            weights = [Fraction(f(angle)).limit_denominator(64) for f in (math.cos, math.sin)]
-            norm = math.hypot(*(float(w) for w in weights))
-            found = float(sum_half_width([(w, law) for w in weights], confidence)) / norm
-            widest = max(widest, found)
-        return widest * _MARGIN / s
-    each = half_width(law, simultaneous(confidence, terms))
-    return math.sqrt(terms) * each / s
 
+    top: Floats
+    bottom: Floats
+    moments: tuple[float, float, float]
+    signed: bool
 
-def fieller(
-    numerator: Floats,
-    denominator: Floats,
-    moments: tuple[float, float, float],
-    zs: float,
-) -> tuple[Floats, Floats]:
-    """The ends of Fieller's interval, elementwise; infinite where it is unbounded.
+    def doubtful(self, z: float) -> NDArray[np.bool_]:
+        """Where D does not exceed z times its standard error: Fieller's set has no ends."""
+        size = np.abs(self.bottom) if self.signed else self.bottom
+        found: NDArray[np.bool_] = ~(size > z * self.moments[2] ** 0.5)
+        return found
 
-    `moments` are (A, B, C), the sums of n_i^2, n_i d_i and d_i^2 over the answers; `zs` is z s.
-    """
-    a, b, c = moments
-    lead = denominator**2 - zs * zs * c
-    middle = numerator * denominator - zs * zs * b
-    last = numerator**2 - zs * zs * a
-    bounded = (lead > 0) & (denominator > 0)
-    with np.errstate(all="ignore"):
-        root = np.sqrt(np.maximum(middle**2 - lead * last, 0.0))
-        low = np.where(bounded, (middle - root) / lead, -np.inf)
-        high = np.where(bounded, (middle + root) / lead, np.inf)
-    return low, high
+    def bounds(self, z: float) -> tuple[Floats, Floats]:
+        """The ends of Fieller's interval; infinite where it is doubtful.
 
-
-__all__ = ["Laplace", "factor", "fieller", "spread"]
+        The discriminant is written so that large N and D do not cancel.
+        """
+        n, d, (a, b, c) = self.top, self.bottom, self.moments
+        square = z * z
+        with np.errstate(all="ignore"):
+            lead, middle = d * d - square * c, n * d - square * b
+            inner = (c * n * n - 2.0 * b * n * d) + a * d * d - square * (a * c - b * b)
+            root = z * np.sqrt(np.maximum(inner, 0.0))
+            value = n / d
+            low = np.minimum((middle - root) / lead, value)
+            high = np.maximum((middle + root) / lead, value)
+        doubtful = self.doubtful(z) | ~(lead > 0)
+        return np.where(doubtful, -np.inf, low), np.where(doubtful, np.inf, high)

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.domain import Domain
-from dpsql.query.bind import Aggregate, Bound, BoundSelect
 from dpsql.query.expr import Column, Const, Expr, Op, columns, conjuncts
 from dpsql.query.grid import Grid
 from dpsql.query.groups import Groups, group
 from dpsql.query.linear import MAX_WEIGHT, Block, Table, Term, Weight, Workload
 from dpsql.query.predicate import ALWAYS, TRUE, And, Predicate, mentioned, truth
-from dpsql.query.tree import Condition, Trees
+from dpsql.query.statement import Aggregate, Bound, BoundSelect
+from dpsql.query.tree import Branch, Condition, Trees
 from dpsql.query.typing import Typer
 from dpsql.query.weights import whole
 
@@ -223,21 +223,18 @@ class _Weights:
                 return self._spread(parts, aggregate, kind)
 
     def _count(self, base: tuple[Condition, ...], argument: Expr | None, column: Any) -> int:
-        terms: list[tuple[tuple[Condition, ...], None]] = []
-        for conditions, value in (
-            self._trees.branches(argument) if argument is not None else [((), None)]
-        ):
-            if isinstance(argument, Column):  # not split into TRUE and FALSE
-                conditions, value = (), argument
-            known: tuple[Condition, ...] = ()
-            if isinstance(value, Column):
-                if column(value.name).nullable:
-                    known = ((Op("IS NOT NULL", (value,)), TRUE),)
-            elif value is not None and not isinstance(value, Const):
-                known = ((Op("IS NOT NULL", (value,)), TRUE),)
+        """The weight of COUNT(argument), where it is not NULL, or of COUNT(*)."""
+        branches: list[Branch] = [((), argument or Const("integer", "1"))]
+        if argument is not None and not isinstance(argument, Column):
+            branches = self._trees.branches(argument)
+        terms = []
+        for conditions, value in branches:
+            known: tuple[Condition, ...] = ((Op("IS NOT NULL", (value,)), TRUE),)
+            if isinstance(value, Const) or (
+                isinstance(value, Column) and not column(value.name).nullable
+            ):
+                known = ()
             terms.append(((*base, *conditions, *known), None))
-            if isinstance(argument, Column):
-                break
         return self._add(terms, 1)
 
     def _parts(self, base: tuple[Condition, ...], argument: Expr) -> list[_Part]:
@@ -257,11 +254,12 @@ class _Weights:
         return found
 
     def _whole(
-        self, parts: Sequence[_Part], origin: Fraction, limit: int, aggregate: Aggregate
-    ) -> tuple[Fraction, list[NDArray[np.int64]]]:
-        """The unit and whole values of the parts; 0 where a value is NULL or cannot occur."""
+        self, parts: Sequence[_Part], limit: int, aggregate: Aggregate, *, from_least: bool
+    ) -> tuple[Fraction, Fraction, list[NDArray[np.int64]]]:
+        """Origin, unit and whole values of the parts; 0 where a value is NULL or cannot occur."""
+        known = [p.values[p.known] for p in parts]
         try:
-            unit, ints = whole([p.values[p.known] for p in parts], origin, limit)
+            origin, unit, ints = whole(known, limit, from_least=from_least)
         except OverflowError:
             raise self._refuse(
                 "an aggregate of values beyond 2^53",
@@ -273,53 +271,38 @@ class _Weights:
             full = np.zeros(part.domain.cells, np.int64)
             full[part.known] = some
             found.append(full)
-        return unit, found
+        return origin, unit, found
 
     def _sum(self, parts: Sequence[_Part], aggregate: Aggregate) -> Sum:
-        unit, ints = self._whole(parts, Fraction(0), MAX_WEIGHT, aggregate)
+        _, unit, ints = self._whole(parts, MAX_WEIGHT, aggregate, from_least=False)
         assert aggregate.argument is not None
         type_ = "HUGEINT" if aggregate.boolean else self._grid.sum_type(aggregate.argument)
-        scale = max((int(np.abs(i).max(initial=0)) for i in ints), default=1)
-        return Sum(self._tables(parts, ints, max(scale, 1)), unit, type_)
-
-    def _bounds(self, parts: Sequence[_Part]) -> tuple[float, float]:
-        values = [p.values[p.known] for p in parts if p.known.any()]
-        if not values:
-            return 0.0, 0.0
-        return min(float(v.min()) for v in values), max(float(v.max()) for v in values)
+        return Sum(self._tables(parts, ints, max(1, _largest(ints))), unit, type_)
 
     def _mean(self, parts: Sequence[_Part], aggregate: Aggregate) -> Mean:
-        low, high = self._bounds(parts)
-        lo = _exact(low)
-        if low == high:  # the mean of a constant: only whether anybody is there
+        lo, unit, above = self._whole(parts, MAX_WEIGHT, aggregate, from_least=True)
+        steps = _largest(above)
+        if not steps:  # the mean of a constant: only whether anybody is there
             rows = self._tables(parts, [p.known.astype(np.int64) for p in parts], 1)
             return Mean(rows, rows, lo, lo)
-        unit, above = self._whole(parts, lo, MAX_WEIGHT, aggregate)
-        steps = max(int(a.max(initial=0)) for a in above)
         below = [np.where(p.known, steps - a, 0) for p, a in zip(parts, above, strict=True)]
-        return Mean(self._tables(parts, above, steps), self._tables(parts, below, steps), lo, lo + unit * steps)
+        over, under = (self._tables(parts, ints, steps) for ints in (above, below))
+        return Mean(over, under, lo, lo + unit * steps)
 
     def _spread(self, parts: Sequence[_Part], aggregate: Aggregate, kind: str) -> Spread:
-        low, high = self._bounds(parts)
-        lo = _exact(low)
-        unit, t = self._whole(parts, lo, 1 << 17, aggregate)
-        steps = max(1, *(int(a.max(initial=0)) for a in t))
-        first = [np.where(p.known, 4 * (steps - a) ** 2, 0) for p, a in zip(parts, t, strict=True)]
-        middle = [15 * a * (steps - a) for a in t]
-        last = [4 * a**2 for a in t]
-        return Spread(
-            self._tables(parts, first, 4 * steps**2),
-            self._tables(parts, middle, 4 * steps**2),
-            self._tables(parts, last, 4 * steps**2),
-            lo,
-            lo + unit * steps,
-            steps,
-            kind,
+        lo, unit, t = self._whole(parts, 1 << 17, aggregate, from_least=True)
+        steps = max(1, _largest(t))
+        low, middle, high = (
+            [np.where(p.known, 4 * (steps - a) ** 2, 0) for p, a in zip(parts, t, strict=True)],
+            [15 * a * (steps - a) for a in t],
+            [4 * a**2 for a in t],
         )
+        first, second, third = (
+            self._tables(parts, ints, 4 * steps**2) for ints in (low, middle, high)
+        )
+        return Spread(first, second, third, lo, lo + unit * steps, steps, kind)
 
-    def _tables(
-        self, parts: Sequence[_Part], ints: Sequence[NDArray[np.int64]], scale: int
-    ) -> int:
+    def _tables(self, parts: Sequence[_Part], ints: Sequence[NDArray[np.int64]], scale: int) -> int:
         return self._add(
             [
                 (part.conditions, (part.source, part.domain, values))
@@ -360,6 +343,6 @@ class _Weights:
         return self._known[name]
 
 
-def _exact(value: float) -> Fraction:
-    """The decimal that a double shows, exactly."""
-    return Fraction(repr(value))
+def _largest(tables: Sequence[NDArray[np.int64]]) -> int:
+    """The largest absolute value of some tables; 0 for none."""
+    return max((int(np.abs(table).max(initial=0)) for table in tables), default=0)

@@ -1,4 +1,4 @@
-"""DuckDB's syntax tree, as JSON, to our own small trees; both formats that DuckDB 1.5 and 2 write.
+"""DuckDB's expressions, as JSON, to our own small trees; both formats, of DuckDB 1.5 and of 2.
 
 Fail closed: an unknown class, an unknown field that is set, or an unknown word becomes a `Foreign`
 that names the construct, and every later step refuses it.
@@ -6,9 +6,9 @@ that names the construct, and every later step refuses it.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from dpsql.query.expr import (
     Between,
@@ -26,20 +26,8 @@ from dpsql.query.expr import (
     Span,
     Star,
 )
-from dpsql.query.syntax import (
-    Cte,
-    Derived,
-    ForeignSource,
-    Order,
-    Query,
-    Select,
-    Source,
-    Table,
-    Union,
-)
-
-Node: TypeAlias = dict[str, Any]
-Place: TypeAlias = Callable[[int, "int | None"], Span]  # DuckDB's byte offsets to a Span
+from dpsql.query.literals import Node, cast_type, constant
+from dpsql.query.text import Text
 
 _COMMON = {"class", "type", "alias", "query_location", "query_location_length"}
 _COMPARE = {
@@ -71,135 +59,146 @@ _NAMED_FOREIGN = {
     "POSITIONAL_REFERENCE": "a positional reference",
     "DEFAULT": "DEFAULT",
 }
-_TYPES = {
-    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",
-    "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "TIME", "INTERVAL",
-}  # fmt: skip
-_SYNONYMS = {
-    "INT": "INTEGER", "INT4": "INTEGER", "SIGNED": "INTEGER", "INT8": "BIGINT", "LONG": "BIGINT",
-    "INT2": "SMALLINT", "SHORT": "SMALLINT", "INT1": "TINYINT", "INT16": "SMALLINT",
-    "INT32": "INTEGER", "INT64": "BIGINT", "INT128": "HUGEINT", "REAL": "FLOAT", "FLOAT4": "FLOAT",
-    "FLOAT8": "DOUBLE", "NUMERIC": "DECIMAL", "DEC": "DECIMAL", "TEXT": "VARCHAR",
-    "STRING": "VARCHAR", "CHAR": "VARCHAR", "BPCHAR": "VARCHAR", "BOOL": "BOOLEAN",
-    "LOGICAL": "BOOLEAN", "DATETIME": "TIMESTAMP",
-}  # fmt: skip
+_MADE = {"list_value": "a list", "struct_pack": "a struct", "map": "a map"}
+
+MAX_NESTING = 100  # expressions, and queries, inside each other
 
 
-def _set(node: Node, *known: str) -> list[str]:
+def unknown(node: Node, *known: str) -> list[str]:
     """The fields of a node that are set and not known."""
     return [
         key for key, value in node.items() if key not in known and value not in (False, "", [], {})
     ]
 
 
-class Converter:
-    """Converts nodes of one text; `place` turns DuckDB's byte offsets into places in it."""
+def _first_location(node: Any) -> int | None:
+    """The least location of anything inside a node: DuckDB 1 places few sources itself."""
+    if isinstance(node, list):
+        parts = [_first_location(part) for part in node]
+    elif isinstance(node, dict):
+        parts = [node.get("query_location"), *(_first_location(part) for part in node.values())]
+    else:
+        return None
+    return min((part for part in parts if part is not None), default=None)
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+
+class Converter:
+    """Converts the expressions of one text."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._depth = 0
 
     def span(self, node: Node) -> Span | None:
+        """The place of a node, or of the first thing inside it."""
         start = node.get("query_location")
-        return None if start is None else self._place(start, node.get("query_location_length"))
+        if start is not None:
+            return self._text.place(start, node.get("query_location_length"))
+        start = _first_location(node)
+        return None if start is None else self._text.place(start, None)
+
+    @contextlib.contextmanager
+    def nested(self, span: Span | None) -> Iterator[None]:
+        """Counts how deep the nodes are inside each other. Raises Refused above MAX_NESTING."""
+        self._depth += 1
+        if self._depth > MAX_NESTING:
+            raise self._text.refusal(
+                f"more than {MAX_NESTING} expressions or queries inside each other",
+                span,
+                "a flatter statement: fewer parentheses, CASEs and derived tables in each other",
+            )
+        yield
+        self._depth -= 1
 
     # -- expressions ---------------------------------------------------------------------------
 
     def expr(self, node: Node) -> Expr:
+        """The expression of a node; whatever is not known becomes a Foreign."""
         kind = node.get("class", "")
         span = self.span(node)
         convert = getattr(self, f"_{kind.lower()}", None) if kind in _CLASSES else None
         if convert is None:
             return Foreign(_NAMED_FOREIGN.get(kind, f"the construct {kind or 'unknown'}"), span)
-        found: Expr = convert(node, span)
+        with self.nested(span):
+            found: Expr = convert(node, span)
         return found
 
-    def _exprs(self, nodes: Iterable[Node]) -> tuple[Expr, ...]:
+    def exprs(self, nodes: Iterable[Node]) -> tuple[Expr, ...]:
+        """The expressions of several nodes."""
         return tuple(self.expr(node) for node in nodes)
 
     def _column_ref(self, node: Node, span: Span | None) -> Expr:
-        if _set(node, *_COMMON, "column_names"):
+        if unknown(node, *_COMMON, "column_names"):
             return Foreign("this form of a name", span)
         return Ref(tuple(node["column_names"]), span)
 
     def _constant(self, node: Node, span: Span | None) -> Expr:
-        if _set(node, *_COMMON, "literal", "value"):
+        if unknown(node, *_COMMON, "literal", "value"):
             return Foreign("this form of a literal", span)
-        if "literal" in node:  # DuckDB 2
-            literal = node["literal"]
-            kind, text = literal["kind"], literal.get("text", "")
-            match kind:
-                case "INTEGER":
-                    return _integer(text.replace("_", ""), span)
-                case "NUMERIC":
-                    text = text.replace("_", "")
-                    double = "e" in text.lower()
-                    return Const("double" if double else "decimal", text, span)
-                case "STRING":
-                    return Const("text", text, span)
-                case "BOOLEAN":
-                    return Const("boolean", text.upper(), span)
-                case "NULL_LITERAL":
-                    return Const("null", "NULL", span)
-                case _:
-                    return Foreign(f"a literal of kind {kind}", span)
-        return _constant_1(node["value"], span)
+        return constant(node, span)
 
     def _function(self, node: Node, span: Span | None) -> Expr:
-        unknown = _set(
+        unset = unknown(
             node, *_COMMON, "function_name", "arguments", "children", "qualified_name", "schema",
             "filter", "distinct", "order_bys", "is_operator", "export_state",
         )  # fmt: skip
+        unset += unknown(node.get("qualified_name", {}), "path")
+        unset += unknown(node.get("order_bys", {}), "type", "orders")
         path = node.get("qualified_name", {}).get("path", [])
         schema = path[:-1] or ([node["schema"]] if node.get("schema") else [])
-        if unknown or node.get("export_state") or schema not in ([], ["main"]):
+        if unset or node.get("export_state") or schema not in ([], ["main"]):
             return Foreign(f"this form of {node['function_name']}()", span)
         arguments = node.get("arguments")
         if arguments is not None:
-            if any(argument.get("name") for argument in arguments):
+            if any(unknown(argument, "expression") for argument in arguments):
                 return Foreign("a named argument", span)
-            args = self._exprs(argument["expression"] for argument in arguments)
+            args = self.exprs(argument["expression"] for argument in arguments)
         else:
-            args = self._exprs(node.get("children", ()))
+            args = self.exprs(node.get("children", ()))
         name = node["function_name"].lower()
-        if name == "if" and len(args) == 3:
-            return Case(((args[0], args[1]),), args[2], span)
-        return Call(
+        call = Call(
             name,
             args,
-            operator=bool(node.get("is_operator")),
+            operator=bool(node.get("is_operator")) and not name[0].isalpha(),
             filter=self.expr(node["filter"]) if "filter" in node else None,
             distinct=bool(node.get("distinct")),
             ordered=bool(node.get("order_bys", {}).get("orders")),
             span=span,
         )
+        if call.name in _MADE:
+            return Foreign(_MADE[call.name], span)
+        if call == Call("if", args) and len(args) == 3:  # how DuckDB 2 writes a CASE
+            return Case(((args[0], args[1]),), args[2], span)
+        return call
 
     def _comparison(self, node: Node, span: Span | None) -> Expr:
         op = _COMPARE.get(node["type"])
-        if op is None or _set(node, *_COMMON, "left", "right"):
+        if op is None or unknown(node, *_COMMON, "left", "right"):
             return Foreign(f"the comparison {node['type']}", span)
         return Compare(op, self.expr(node["left"]), self.expr(node["right"]), span)
 
     def _conjunction(self, node: Node, span: Span | None) -> Expr:
-        if _set(node, *_COMMON, "children"):
+        if unknown(node, *_COMMON, "children"):
             return Foreign("this form of AND and OR", span)
         op = "AND" if node["type"] == "CONJUNCTION_AND" else "OR"
-        return Logic(op, self._exprs(node["children"]), span)
+        return Logic(op, self.exprs(node["children"]), span)
 
     def _operator(self, node: Node, span: Span | None) -> Expr:
         name = _OPERATORS.get(node["type"])
-        if name is None or _set(node, *_COMMON, "children"):
+        if name is None or unknown(node, *_COMMON, "children"):
             what = {"ARRAY_EXTRACT": "a subscript", "STRUCT_EXTRACT": "a field of a struct"}
             return Foreign(what.get(node["type"], f"the operator {node['type']}"), span)
-        return Op(name, self._exprs(node["children"]), span)
+        return Op(name, self.exprs(node["children"]), span)
 
     def _between(self, node: Node, span: Span | None) -> Expr:
-        if _set(node, *_COMMON, "input", "lower", "upper"):
+        if unknown(node, *_COMMON, "input", "lower", "upper"):
             return Foreign("this form of BETWEEN", span)
         low, high = self.expr(node["lower"]), self.expr(node["upper"])
         return Between(self.expr(node["input"]), low, high, span)
 
     def _case(self, node: Node, span: Span | None) -> Expr:
-        if _set(node, *_COMMON, "case_checks", "else_expr"):
+        checks = [unknown(check, "when_expr", "then_expr") for check in node["case_checks"]]
+        if unknown(node, *_COMMON, "case_checks", "else_expr") or any(checks):
             return Foreign("this form of CASE", span)
         branches = tuple(
             (self.expr(check["when_expr"]), self.expr(check["then_expr"]))
@@ -208,9 +207,9 @@ class Converter:
         return Case(branches, self.expr(node["else_expr"]), span)
 
     def _cast(self, node: Node, span: Span | None) -> Expr:
-        if _set(node, *_COMMON, "child", "cast_type", "type_expr", "try_cast"):
+        if unknown(node, *_COMMON, "child", "cast_type", "type_expr", "try_cast"):
             return Foreign("this form of CAST", span)
-        name = _type_name(node)
+        name = cast_type(node)
         if name is None:
             return Foreign("a cast to this type", span)
         child = self.expr(node["child"])
@@ -224,213 +223,17 @@ class Converter:
         return Cast(child, name, bool(node.get("try_cast")), span)
 
     def _parameter(self, node: Node, span: Span | None) -> Expr:
+        if unknown(node, *_COMMON, "identifier"):
+            return Foreign("this form of a parameter", span)
         return Param(str(node["identifier"]), span)
 
     def _star(self, node: Node, span: Span | None) -> Expr:
-        if _set(node, *_COMMON, "relation_name", "columns"):
+        if unknown(node, *_COMMON, "relation_name", "columns"):
             return Foreign("this form of *", span)
         return Star(node.get("relation_name", ""), bool(node.get("columns")), span)
-
-    # -- queries -------------------------------------------------------------------------------
-
-    def query(self, node: Node) -> Query:
-        order, limit, offset, foreign = self._modifiers(node.get("modifiers", ()))
-        ctes = self._ctes(node.get("cte_map", {}))
-        match node["type"]:
-            case "SELECT_NODE":
-                return self._select(node, order, limit, offset, foreign, ctes)
-            case "SET_OPERATION_NODE":
-                if node.get("setop_type") != "UNION" or node.get("setop_all") is False:
-                    foreign = foreign or "a set operation other than UNION ALL"
-                known = {"type", "modifiers", "cte_map", "setop_type", "setop_all"}
-                if _set(node, *known, "children", "left", "right"):
-                    foreign = foreign or "this form of a set operation"
-                parts = node.get("children") or [node["left"], node["right"]]
-                queries = tuple(self.query(part) for part in parts)
-                return Union(queries, order, limit, offset, ctes, foreign)
-            case other:
-                what = other.replace("_NODE", "").replace("_", " ").lower()
-                return Select((), None, foreign=foreign or f"a {what} query")
-
-    def _select(
-        self,
-        node: Node,
-        order: tuple[Order, ...],
-        limit: Expr | None,
-        offset: Expr | None,
-        foreign: str,
-        ctes: tuple[Cte, ...],
-    ) -> Select:
-        place: Span | None = None
-        if "qualify" in node:
-            foreign = foreign or "QUALIFY"
-            place = self.span(node["qualify"])
-        if "sample" in node:
-            foreign = foreign or "a sample of rows"
-        unknown = _set(
-            node, "type", "modifiers", "cte_map", "select_list", "from_table", "where_clause",
-            "group_expressions", "group_sets", "aggregate_handling", "having", "qualify", "sample",
-        )  # fmt: skip
-        if unknown:
-            foreign = foreign or f"the clause {unknown[0]}"
-        return Select(
-            items=tuple((self.expr(e), e.get("alias", "")) for e in node["select_list"]),
-            source=self.source(node.get("from_table", {"type": "EMPTY"})),
-            where=self.expr(node["where_clause"]) if "where_clause" in node else None,
-            groups=self._exprs(node.get("group_expressions", ())),
-            sets=tuple(tuple(s) for s in node.get("group_sets", ())),
-            group_all=node.get("aggregate_handling") == "FORCE_AGGREGATES",
-            having=self.expr(node["having"]) if "having" in node else None,
-            order=order,
-            limit=limit,
-            offset=offset,
-            ctes=ctes,
-            foreign=foreign,
-            foreign_span=place,
-        )
-
-    def _modifiers(
-        self, nodes: Iterable[Node]
-    ) -> tuple[tuple[Order, ...], Expr | None, Expr | None, str]:
-        order: tuple[Order, ...] = ()
-        limit = offset = None
-        foreign = ""
-        for node in nodes:
-            match node["type"]:
-                case "ORDER_MODIFIER":
-                    order = tuple(self._order(o) for o in node.get("orders", ()))
-                case "LIMIT_MODIFIER":
-                    limit = self.expr(node["limit"]) if "limit" in node else None
-                    offset = self.expr(node["offset"]) if "offset" in node else None
-                case "DISTINCT_MODIFIER":
-                    foreign = foreign or "SELECT DISTINCT"
-                case "LIMIT_PERCENT_MODIFIER":
-                    foreign = foreign or "LIMIT with a percentage"
-                case other:
-                    foreign = foreign or f"the clause {other}"
-        return order, limit, offset, foreign
-
-    def _order(self, node: Node) -> Order:
-        descending = {"ASCENDING": False, "DESCENDING": True}.get(node["type"])
-        nulls = {"NULLS FIRST": True, "NULLS LAST": False}.get(node["null_order"])
-        return Order(self.expr(node["expression"]), descending, nulls)
-
-    def _ctes(self, node: Node) -> tuple[Cte, ...]:
-        found = []
-        for entry in node.get("map", ()):
-            value = entry["value"]
-            inner = value.get("query_node") or value["query"]["node"]
-            query = self.query(inner)
-            if _set(value, "query", "query_node", "materialized", "aliases"):
-                query = Select((), None, foreign="this form of a common table expression")
-            found.append(Cte(entry["key"], query, tuple(value.get("aliases", ()))))
-        return tuple(found)
-
-    def source(self, node: Node) -> Source:
-        span = self.span(node)
-        base = {"type", "alias", "query_location", "query_location_length", "column_name_alias"}
-        match node["type"]:
-            case "EMPTY":
-                return None
-            case "BASE_TABLE":
-                known = base | {"table_name", "schema_name", "catalog_name", "qualified_name"}
-                if "sample" in node:
-                    return ForeignSource("a sample of rows", span)
-                if unknown := _set(node, *known):
-                    return ForeignSource(f"{unknown[0]} on a table", span)
-                path = node.get("qualified_name", {}).get("path") or [
-                    *filter(None, [node.get("catalog_name"), node.get("schema_name")]),
-                    node["table_name"],
-                ]
-                names = tuple(node.get("column_name_alias", ()))
-                return Table(tuple(path), node.get("alias", ""), names, span)
-            case "SUBQUERY":
-                if "sample" in node:
-                    return ForeignSource("a sample of rows", span)
-                if unknown := _set(node, *base, "subquery"):
-                    return ForeignSource(f"{unknown[0]} on a derived table", span)
-                inner = self.query(node["subquery"]["node"])
-                names = tuple(node.get("column_name_alias", ()))
-                return Derived(inner, node.get("alias", ""), names, span)
-            case "JOIN":
-                return ForeignSource("a join", span)
-            case "TABLE_FUNCTION":
-                name = node.get("function", {}).get("function_name", "")
-                return ForeignSource(f"the table function {name}()", span)
-            case "EXPRESSION_LIST":
-                return ForeignSource("VALUES", span)
-            case "PIVOT":
-                return ForeignSource("PIVOT", span)
-            case "SHOW_REF":
-                return ForeignSource("a description of a table", span)
-            case other:
-                return ForeignSource(f"the source {other}", span)
 
 
 _CLASSES = {
     "COLUMN_REF", "CONSTANT", "FUNCTION", "COMPARISON", "CONJUNCTION", "OPERATOR", "BETWEEN",
     "CASE", "CAST", "PARAMETER", "STAR",
 }  # fmt: skip
-
-
-def _integer(text: str, span: Span | None) -> Const:
-    """An integer literal; one beyond DuckDB's widest type is a double there."""
-    wide = abs(int(text)) >= 2**127
-    return Const("double", f"{float(text)!r}", span) if wide else Const("integer", text, span)
-
-
-def _constant_1(value: Node, span: Span | None) -> Expr:
-    """A literal as DuckDB 1 writes it: already a typed value."""
-    if value.get("is_null"):
-        return Const("null", "NULL", span)
-    type_ = value["type"]
-    found: Any = value.get("value")
-    match type_["id"]:
-        case "TINYINT" | "SMALLINT" | "INTEGER" | "BIGINT" | "UBIGINT":
-            return _integer(str(found), span)
-        case "HUGEINT":
-            return _integer(str((found["upper"] << 64) + found["lower"]), span)
-        case "DOUBLE" if isinstance(found, float | int):
-            text = repr(float(found))
-            return Const("double", text if "e" in text or "n" in text else f"{text}e0", span)
-        case "DECIMAL":
-            if isinstance(found, dict):
-                found = (found["upper"] << 64) + found["lower"]
-            scale = type_["type_info"].get("scale", 0)
-            digits = str(abs(found)).rjust(scale + 1, "0")
-            whole, part = (digits[:-scale], digits[-scale:]) if scale else (digits, "")
-            sign = "-" if found < 0 else ""
-            return Const("decimal", f"{sign}{whole}.{part}", span)
-        case "VARCHAR":
-            return Const("text", found, span)
-        case "BOOLEAN":
-            return Const("boolean", "TRUE" if found else "FALSE", span)
-        case other:
-            return Foreign(f"a literal of type {other}", span)
-
-
-def _type_name(node: Node) -> str | None:
-    """The type of a cast as DuckDB's SQL writes it, or None outside the types we know."""
-    if "type_expr" in node:  # DuckDB 2
-        named = node["type_expr"]
-        if named.get("class") != "TYPE" or len(named["qualified_name"]["path"]) != 1:
-            return None
-        name = named["type_name"].upper()
-        numbers = []
-        for child in named.get("children", ()):
-            text = child.get("literal", {}).get("text", "")
-            if not re.fullmatch(r"\d{1,4}", text):
-                return None
-            numbers.append(int(text))
-    else:
-        name, numbers = node["cast_type"]["id"].upper(), []
-        given = node["cast_type"].get("type_info", {})
-        if name == "DECIMAL":
-            numbers = [given["width"], given.get("scale", 0)]
-        elif given:
-            return None
-    name = _SYNONYMS.get(name, name)
-    if name == "DECIMAL":
-        width, scale = [*numbers, 18, 3][:2] if len(numbers) != 1 else (numbers[0], 0)
-        return f"DECIMAL({width},{scale})" if 0 <= scale <= width <= 38 and width else None
-    return name if name in _TYPES else None

@@ -6,20 +6,42 @@ and no extension. Its error texts stay here: callers learn that something failed
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
-from collections.abc import Sequence
-from typing import Any
+import weakref
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import duckdb
-import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.query.expr import text_literal
+
+Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+
+SCHEMA = "dpsql"  # of tables of our own; a dataset stands in `main`, under any name
 MAX_DEPTH = 200  # nested expressions that DuckDB's parser accepts
+_LOCKED: Final[dict[str, Any]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "threads": "1",
+    "memory_limit": "2GB",
+    "temp_directory": "",
+    "max_expression_depth": str(MAX_DEPTH),
+    "python_enable_replacements": "false",
+}
+
+_OPTIMIZERS = {"in_clause", "top_n", "unused_columns"}  # the rest takes longer than it saves here
+_PARSE = (
+    "PREPARE parse AS SELECT json_serialize_sql($1::VARCHAR, skip_null := true, "
+    "skip_empty := false, skip_default := true)"
+)
 
 
 class EmptyError(Exception):
-    """The empty database refused; `position` is a character offset when the parser gave one."""
+    """The empty database refused; `position` is a byte offset when the parser gave one."""
 
     def __init__(self, kind: str, position: int | None = None) -> None:
         super().__init__(kind)
@@ -30,40 +52,46 @@ class Empty:
     """One empty database, with a connection for each thread that uses it."""
 
     def __init__(self) -> None:
-        self._root = duckdb.connect(
-            ":memory:",
-            config={
-                "autoinstall_known_extensions": "false",
-                "autoload_known_extensions": "false",
-                "threads": "1",
-                "memory_limit": "2GB",
-                "temp_directory": "",
-                "max_expression_depth": str(MAX_DEPTH),
-            },
-        )
+        self._root = duckdb.connect(":memory:", config=_LOCKED)
+        self._root.execute(f"CREATE SCHEMA {SCHEMA}")
+        known = {name for (name,) in self._root.execute("FROM duckdb_optimizers()").fetchall()}
+        unused = ",".join(sorted(known - _OPTIMIZERS))
+        self._root.execute(f"SET GLOBAL disabled_optimizers = '{unused}'")
         self._root.execute("SET enable_external_access = false")
         self._root.execute("SET lock_configuration = true")
         self._local = threading.local()
+        self._open: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
         self._made: set[str] = set()
+        self._holders: Counter[str] = Counter()
+        self._let_go: deque[str] = deque()
         self._making = threading.Lock()
 
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:
         found: duckdb.DuckDBPyConnection | None = getattr(self._local, "connection", None)
         if found is None:
-            found = self._local.connection = self._root.cursor()
+            found = self._local.connection = self._cursor()
         return found
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        cursor = self._root.cursor()
+        self._open.add(cursor)
+        return cursor
+
+    def interrupt(self) -> None:
+        """Stop what any thread runs here; it raises KeyboardInterrupt there."""
+        for connection in list(self._open):
+            connection.interrupt()
+
+    # -- parsing -------------------------------------------------------------------------------
 
     def parse(self, sql: str) -> list[dict[str, Any]]:
         """DuckDB's own syntax trees of the SELECT statements in `sql`. Raises EmptyError."""
-        try:
-            found = self._connection.execute(
-                "SELECT json_serialize_sql(?, skip_null := true, skip_empty := false, "
-                "skip_default := true)",
-                [sql],
-            ).fetchone()
-        except duckdb.Error:
-            raise EmptyError("parser") from None
+        if not getattr(self._local, "parses", False):
+            self._connection.execute(_PARSE)
+            self._local.parses = True
+        with _own_errors():
+            found = self._connection.execute(f"EXECUTE parse({text_literal(sql)})").fetchone()
         assert found is not None
         tree = json.loads(found[0])
         if tree["error"]:
@@ -71,62 +99,92 @@ class Empty:
             raise EmptyError(tree["error_type"], None if position is None else int(position))
         return [statement["node"] for statement in tree["statements"]]
 
-    def make(self, name: str, statements: Sequence[tuple[str, list[Any]]]) -> None:
-        """Run `statements`, which make the table `name`, once in the life of this database."""
-        if name in self._made:
-            return
+    # -- tables of public values ---------------------------------------------------------------
+
+    def has(self, name: str) -> bool:
+        """Whether the table `name` is made."""
+        return name in self._made
+
+    def make(self, name: str, query: str, arrays: Arrays | None = None) -> None:
+        """Make the table `name` of a query, unless it is there already. Raises EmptyError.
+
+        The query can read `arrays` as `temp.given`.
+        """
         with self._making:
+            self._sweep()
             if name in self._made:
                 return
-            for sql, params in statements:
-                self._connection.execute(sql, params)
+            given = {} if arrays is None else {"given": arrays}
+            with _own_errors(), self._reading(given) as connection:
+                connection.execute(f"CREATE OR REPLACE TABLE {name} AS {query}")
             self._made.add(name)
 
-    def arrays(self, sql: str) -> tuple[list[NDArray[Any]], list[str]]:
-        """The columns of a query over public values, and DuckDB's types. Raises EmptyError."""
-        try:
-            cursor = self._connection.execute(sql)
-            types = [str(column[1]) for column in cursor.description or ()]
-            found = cursor.fetchnumpy()
-        except duckdb.Error as error:
-            raise EmptyError(type(error).__name__) from None
-        return [np.ma.filled(column) for column in found.values()], types
+    def hold(self, owner: object, name: str) -> None:
+        """Keep the table `name` as long as `owner` lives, or another that holds it."""
+        with self._making:
+            self._holders[name] += 1
+        weakref.finalize(owner, self._let_go.append, name)
 
-    def rows(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a query over public values. Raises EmptyError."""
-        try:
-            return self._connection.execute(sql, list(params)).fetchall()
-        except duckdb.Error as error:
-            raise EmptyError(type(error).__name__) from None
+    def _sweep(self) -> None:
+        """Drop the tables that nobody holds any more."""
+        while self._let_go:
+            name = self._let_go.popleft()
+            self._holders[name] -= 1
+            if self._holders[name] <= 0:
+                del self._holders[name]
+                self._made.discard(name)
+                with contextlib.suppress(duckdb.Error):
+                    self._connection.execute(f"DROP TABLE IF EXISTS {name}")
 
-    def describe(self, sql: str, params: Sequence[Any] = ()) -> tuple[list[str], list[str]]:
+    @contextlib.contextmanager
+    def _reading(self, tables: Mapping[str, Arrays]) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection that sees tables of arrays in `temp`."""
+        if not tables:
+            yield self._connection
+            return
+        cursor = self._cursor()
+        try:
+            for name, arrays in tables.items():
+                cursor.register(name, dict(arrays))
+            yield cursor
+        finally:
+            cursor.close()
+
+    # -- queries over public values ------------------------------------------------------------
+
+    def arrays(self, sql: str) -> list[NDArray[Any]]:
+        """The columns of a query, masked where they are NULL. Raises EmptyError."""
+        with _own_errors():
+            return list(self._connection.execute(sql).fetchnumpy().values())
+
+    def rows(
+        self,
+        sql: str,
+        params: Sequence[Any] | Mapping[str, Any] = (),
+        tables: Mapping[str, Arrays] | None = None,
+    ) -> list[tuple[Any, ...]]:
+        """The rows of a query, also over arrays, by name in `temp`. Raises EmptyError."""
+        with _own_errors(), self._reading(tables or {}) as connection:
+            return connection.execute(sql, params or None).fetchall()
+
+    def describe(
+        self, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> tuple[list[str], list[str]]:
         """Names and types of the columns that a query would have. Raises EmptyError."""
-        try:
-            cursor = self._connection.execute(sql, list(params))
-        except duckdb.Error as error:
-            raise EmptyError(type(error).__name__) from None
-        described = cursor.description or ()
+        with _own_errors():
+            described = self._connection.execute(sql, params or None).description or ()
         return [column[0] for column in described], [str(column[1]) for column in described]
 
-    def rows_over(
-        self, tables: dict[str, dict[str, NDArray[Any]]], sql: str
-    ) -> list[tuple[Any, ...]]:
-        """The rows of a query over released values, given as named tables of columns."""
-        connection = self._root.cursor()
-        try:
-            for name, table in tables.items():
-                connection.register(name, table)
-            return connection.execute(sql).fetchall()
-        except duckdb.Error as error:
-            raise EmptyError(type(error).__name__) from None
-        finally:
-            for name in tables:
-                connection.unregister(name)
-            connection.close()
 
-    def interrupt(self) -> None:
-        """Stop what the calling thread's connection runs."""
-        self._connection.interrupt()
+@contextlib.contextmanager
+def _own_errors() -> Iterator[None]:
+    """Errors of DuckDB without their texts."""
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    except duckdb.Error as error:
+        raise EmptyError(type(error).__name__) from None
 
 
 _SHARED: list[Empty] = []

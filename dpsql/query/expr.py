@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -20,16 +21,12 @@ class Span:
     end: int
 
 
-def _place() -> Span | None:
-    return field(default=None, compare=False, repr=False)
-
-
 @dataclass(frozen=True, slots=True)
 class Ref:
     """A name as the analyst wrote it: column, or qualifier and column."""
 
     path: tuple[str, ...]
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +34,7 @@ class Column:
     """A declared column."""
 
     name: str
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +42,7 @@ class Slot:
     """A column of the released table: a group key or an aggregate."""
 
     name: str
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,7 @@ class Const:
 
     kind: str
     text: str
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,7 @@ class Param:
     """A parameter that has not got its value yet."""
 
     name: str
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,7 @@ class Call:
     filter: Expr | None = None
     distinct: bool = False
     ordered: bool = False
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ class Compare:
     op: str
     left: Expr
     right: Expr
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,7 @@ class Logic:
 
     op: str
     args: tuple[Expr, ...]
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +100,7 @@ class Op:
 
     name: str
     args: tuple[Expr, ...]
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +108,14 @@ class Between:
     value: Expr
     low: Expr
     high: Expr
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     branches: tuple[tuple[Expr, Expr], ...]
     otherwise: Expr
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +123,7 @@ class Cast:
     arg: Expr
     type: str
     lenient: bool = False  # TRY_CAST
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +132,7 @@ class Star:
 
     relation: str = ""
     columns: bool = False
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +140,7 @@ class Foreign:
     """A construct that is never answered; `what` names it."""
 
     what: str
-    span: Span | None = _place()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 Expr: TypeAlias = (
@@ -231,9 +228,27 @@ def conjuncts(expr: Expr) -> tuple[Expr, ...]:
     return (expr,)
 
 
+def size(expr: Expr) -> int:
+    """The number of parts of an expression, itself included."""
+    return sum(1 for _ in walk(expr))
+
+
+def fold(name: str) -> str:
+    """A name as DuckDB compares it: the case of ASCII letters means nothing."""
+    return name.translate(_LOWER)
+
+
+_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+
 def quote(name: str) -> str:
     """A name as an identifier of SQL."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def written(name: str) -> str:
+    """A name as a person writes it: with quotes only where it needs them."""
+    return name if re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", name) else quote(name)
 
 
 def text_literal(value: str) -> str:
@@ -254,9 +269,9 @@ def render(expr: Expr) -> str:
             return "NULL"
         case Const(text=text):
             return f"({text})" if text.startswith("-") else text
-        case Call(name=name, args=(left, right), operator=True) if name not in _NAMED_OPERATORS:
+        case Call(name=name, args=(left, right), operator=True):
             return f"({render(left)} {name} {render(right)})"
-        case Call(name=name, args=(arg,), operator=True) if name not in _NAMED_OPERATORS:
+        case Call(name=name, args=(arg,), operator=True):
             return f"({name}({render(arg)}))"
         case Call(name=name, args=args, filter=condition):
             inner = "*" if name == "count_star" else ", ".join(render(arg) for arg in args)
@@ -285,8 +300,3 @@ def render(expr: Expr) -> str:
             return f"{'TRY_CAST' if lenient else 'CAST'}({render(arg)} AS {type_})"
         case Param() | Star() | Foreign():
             raise AssertionError(f"{type(expr).__name__} is never rendered")
-
-
-_NAMED_OPERATORS = frozenset(
-    {"like_escape", "ilike_escape", "not_like_escape", "not_ilike_escape", "row"}
-)

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.query.compile import Compiled, CompiledSelect
-from dpsql.query.expr import Const, Expr, Slot, Star, quote, render, walk
+from dpsql.query.expr import Call, Const, Expr, Slot, Star, quote, rebuild, render, walk
 from dpsql.query.grid import Grid
+from dpsql.query.guards import defined
 from dpsql.query.syntax import Order
 
 
@@ -73,7 +74,7 @@ def finish(compiled: Compiled, grid: Grid, released: Sequence[Sequence[Values]])
         sql += f" LIMIT {render(bound.limit)}"
     if bound.offset is not None:
         sql += f" OFFSET {render(bound.offset)}"
-    rows = grid.empty.rows_over(tables, sql)
+    rows = grid.empty.rows(sql, tables=tables)
     return Finished(tuple(row[:-1] for row in rows), tuple(row[-1] for row in rows))
 
 
@@ -88,9 +89,9 @@ def planned(compiled: Compiled, grid: Grid) -> Finished:
         ]
         items = ", ".join("NULL" if e is None else _guarded(e) for e in keyed)
         table = _table(select, [], start)
-        found = grid.empty.rows_over(
-            {"released0": table},
+        found = grid.empty.rows(
             f'SELECT {items}, "row#" FROM {_source("released0", select, [])} ORDER BY "row#"',
+            tables={"released0": table},
         )
         start += select.groups.size
         rows.extend(row[:-1] for row in found)
@@ -147,24 +148,26 @@ def _source(name: str, select: CompiledSelect, released: Sequence[Values]) -> st
         if values.null is not None:
             value = f"CASE WHEN r.null{index} THEN NULL ELSE {value} END"
         listed.append(f"{value} AS a{index}")
-    return f"(SELECT {', '.join(listed)} FROM {name} AS r{''.join(joins)})"
+    return f"(SELECT {', '.join(listed)} FROM temp.{name} AS r{''.join(joins)})"
 
 
 def _guarded(expr: Expr) -> str:
     """An output's SQL; one that computes is NULL where it would be an error."""
-    return render(expr) if isinstance(expr, Slot | Const) else f"TRY({render(expr)})"
+    if isinstance(expr, Slot | Const):
+        return render(expr)
+    return f"TRY({render(_defined(expr))})"
+
+
+def _defined(expr: Expr) -> Expr:
+    """The same, NULL where a divisor is 0 or a root or logarithm is out of range."""
+    found = rebuild(expr, _defined)
+    return defined(found) if isinstance(found, Call) else found
 
 
 def _order(order: Sequence[Order]) -> str:
     listed = []
     for entry in order:
-        match entry.expr:
-            case Star():
-                text = "ALL"
-            case Const(text=text):
-                pass
-            case expr:
-                text = _guarded(expr)
+        text = "ALL" if isinstance(entry.expr, Star) else _guarded(entry.expr)
         if entry.descending is not None:
             text += " DESC" if entry.descending else " ASC"
         if entry.nulls_first is not None:

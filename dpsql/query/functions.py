@@ -8,7 +8,11 @@ format): what is not in this table is refused by name.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterator
 from itertools import pairwise
+
+from dpsql.query.expr import Call, Column, Span, walk, written
 
 _SIGNATURES = """
 + n>n nn>n di>d id>d dn>d nd>d ii>i
@@ -184,8 +188,9 @@ AGGREGATES = {
     "stddev_pop": "stddev_pop",
 }
 
-_QUANTILE = "a quantile by counts, e.g. SELECT age, COUNT(*) FROM ... GROUP BY age"
-_COUNTS = "counts of the values, e.g. SELECT c, COUNT(*) FROM ... GROUP BY c"
+_QUANTILE = "a quantile by counts, e.g. SELECT {c}, COUNT(*) FROM ... GROUP BY {c}"
+_COUNTS = "counts of the values, e.g. SELECT {c}, COUNT(*) FROM ... GROUP BY {c}"
+_COLUMNS = "an expression of declared columns"
 _ONE = "reveals one person's value"
 _ALL = "lists people's values"
 REFUSED_FUNCTIONS: dict[str, tuple[str, str]] = {
@@ -204,25 +209,29 @@ REFUSED_FUNCTIONS: dict[str, tuple[str, str]] = {
         ("reveals whether one person exists", "COUNT(*) FILTER (WHERE ...)"),
     ),
     **dict.fromkeys(
-        ["list", "array_agg", "string_agg", "group_concat", "listagg", "histogram", "histogram_exact",
-         "approx_top_k", "json_group_array", "json_group_object", "map_from_entries"],
+        ["list", "array_agg", "string_agg", "group_concat", "listagg", "histogram",
+         "histogram_exact", "approx_top_k", "json_group_array", "json_group_object",
+         "map_from_entries"],
         (_ALL, _COUNTS),
     ),
-    "approx_count_distinct": ("counts distinct values, which is not a linear query", _COUNTS),
+    "approx_count_distinct": ("cannot be made from noisy counts", _COUNTS),
     **dict.fromkeys(
         ["corr", "covar_pop", "covar_samp", "regr_slope", "regr_intercept", "regr_r2", "regr_count",
          "regr_sxx", "regr_sxy", "regr_syy", "regr_avgx", "regr_avgy", "skewness", "kurtosis",
          "kurtosis_pop", "entropy"],
-        ("is a moment of a kind that is not answered", "SUM, AVG, VARIANCE or STDDEV"),
+        ("is none of the moments that are answered", "SUM, AVG, VARIANCE or STDDEV"),
     ),
     **dict.fromkeys(
-        ["geomean", "geometric_mean", "product", "fsum", "kahan_sum", "sumkahan", "favg",
-         "bitstring_agg"],
-        ("is not a linear query", "SUM or AVG"),
+        ["geomean", "geometric_mean", "product"],
+        ("cannot be made from noisy sums", "exp(AVG(ln({c})))"),
+    ),
+    **dict.fromkeys(
+        ["fsum", "kahan_sum", "sumkahan", "favg", "bitstring_agg"],
+        ("cannot be made from noisy sums", "SUM or AVG"),
     ),
     **dict.fromkeys(
         ["random", "setseed", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "nextval", "currval"],
-        ("gives another value each time", "an expression of declared columns"),
+        ("gives another value each time", _COLUMNS),
     ),
     **dict.fromkeys(
         ["now", "today", "current_date", "get_current_time", "get_current_timestamp",
@@ -233,7 +242,7 @@ REFUSED_FUNCTIONS: dict[str, tuple[str, str]] = {
         ["current_user", "current_schema", "current_database", "current_setting", "session_user",
          "user", "txid_current", "current_query", "current_catalog", "version", "getvariable",
          "current_connection_id", "current_transaction_id", "current_query_id"],
-        ("depends on the engine's session", "an expression of declared columns"),
+        ("depends on the engine's session", _COLUMNS),
     ),
     **dict.fromkeys(
         ["hash", "md5", "sha1", "sha256", "md5_number"],
@@ -242,7 +251,7 @@ REFUSED_FUNCTIONS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
         ["range", "generate_series", "repeat", "lpad", "rpad", "format", "printf", "bar",
          "list_transform", "list_sum", "pg_sleep", "sleep_ms"],
-        ("makes values whose size an argument sets", "an expression of declared columns"),
+        ("makes values whose size an argument sets", _COLUMNS),
     ),
     "unnest": ("counts a person several times", "a condition on the column"),
     "error": ("raises an error on chosen values", "a condition in WHERE"),
@@ -279,3 +288,44 @@ def match(args: str, kinds: tuple[str, ...]) -> bool:
     return len(seen) <= 1 and all(
         want in ("any", kind) or kind == "null" for kind, want in zip(kinds, expected, strict=False)
     )
+
+
+def shown(name: str) -> str:
+    """A function or an operator as messages write it."""
+    return f"{name}()" if name[0].isalpha() else name
+
+
+def refused(call: Call) -> tuple[str, Span | None, str]:
+    """Why a function is not answered, where, and what to write instead."""
+    name = call.name
+    if name in AGGREGATES:
+        reason, hint = "is an aggregate, which cannot stand here", "it in SELECT or HAVING"
+    elif name in REFUSED_FUNCTIONS:
+        reason, hint = refused_name(name, next((written(c.name) for c in _columns(call)), "c"))
+    else:
+        near = difflib.get_close_matches(name, [*SIGNATURES, *AGGREGATES], 1, 0.75)
+        reason = "is not among the functions that are answered"
+        hint = (
+            f"{near[0]}(...), if that is meant" if near
+            else "comparisons, arithmetic, CASE, or such functions as round, lower, date_trunc"
+        )  # fmt: skip
+    return f"{name.upper()} {reason}", call.span, hint
+
+
+def refused_name(name: str, column: str) -> tuple[str, str]:
+    """Why a function that is refused by name is not answered, and what to write instead."""
+    reason, hint = REFUSED_FUNCTIONS[name]
+    return reason, hint.replace("{c}", column)
+
+
+def _columns(call: Call) -> Iterator[Column]:
+    return (part for part in walk(call) if isinstance(part, Column))
+
+
+def forms(name: str) -> str:
+    """What a function takes, in words."""
+    listed = []
+    for args, _ in SIGNATURES[name]:
+        kinds = [KINDS[c] for c in args if c in KINDS]
+        listed.append("(" + ", ".join(kinds) + ")")
+    return " or ".join(listed)

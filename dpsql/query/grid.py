@@ -8,38 +8,33 @@ the schema alone.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.domain import Domain
-from dpsql.errors import Refused
-from dpsql.query.bind import Bound
-from dpsql.query.empty import Empty, EmptyError
-from dpsql.query.expr import (
-    Call,
-    Cast,
-    Column,
-    Expr,
-    Span,
-    children,
-    columns,
-    quote,
-    render,
-    text_literal,
-)
-from dpsql.query.functions import SIGNATURES
-from dpsql.query.predicate import FALSE, TRUE, UNKNOWN, Leaf
+from dpsql.query.declared import Refuse, sql
+from dpsql.query.describe import Describer, Outputs, Params
+from dpsql.query.empty import SCHEMA, Empty, EmptyError
+from dpsql.query.expr import Column, Const, Expr, columns, quote, render, walk, written
+from dpsql.query.failure import explain
+from dpsql.query.points import points
+from dpsql.query.predicate import TRUE, UNKNOWN, Leaf
+from dpsql.query.statement import Bound
 from dpsql.schema import Column as Declared
-from dpsql.schema import Dataset, Kind
+from dpsql.schema import Dataset
 
 MAX_CELLS = 10_000_000  # cells of one leaf's grid
 _CACHE_BYTES = 256 << 20
+_SMALL = 4_096  # cells of a grid that is evaluated in one query with others
+_TOGETHER = 64  # expressions in one query
+_LONG_TEXT = 256  # characters of literals for which half as many cells are evaluated
 
-Refuse = Callable[[str, Span | None, str], Refused]
+Values: TypeAlias = "tuple[Domain, NDArray[np.float64], NDArray[np.bool_]]"
 
 
 class Keys:
@@ -48,7 +43,7 @@ class Keys:
     `source` names a table (i, v) of the index and the value, in the grid's empty database.
     """
 
-    __slots__ = ("domain", "source", "table", "values")
+    __slots__ = ("__weakref__", "domain", "source", "table", "values")
 
     def __init__(
         self, domain: Domain, table: NDArray[np.int64], values: Sequence[Any], source: str
@@ -57,13 +52,18 @@ class Keys:
 
 
 class Grid:
-    """Evaluates expressions over the columns of one dataset; tables are kept and used again."""
+    """Evaluates expressions over the columns of one dataset; threads may share it.
+
+    Tables that were found are kept, in bounded memory, and used again.
+    """
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
         self._empty = Empty()
+        self._describer = Describer(dataset, self._empty)
         self._kept: OrderedDict[tuple[str, Expr], Any] = OrderedDict()
         self._bytes = 0
+        self._lock = threading.Lock()
 
     def domain(self, names: Sequence[str]) -> Domain:
         """The domain of some declared columns; NULL is the last code of a nullable one."""
@@ -76,84 +76,93 @@ class Grid:
 
     def declare(self) -> None:
         """Make the empty table of the dataset, under its own name, once."""
-        table = quote(self._dataset.name)
-        listed = ", ".join(f"{quote(c.name)} {c.sql_type}" for c in self._dataset.columns)
-        self._empty.make("the dataset", [(f"CREATE TABLE {table} ({listed})", [])])
+        self._describer.declare()
 
-    def describe(self, bound: Bound, params: Sequence[Any] = ()) -> tuple[list[str], list[str]]:
+    def describe(self, bound: Bound, params: Params = ()) -> Outputs:
         """Names and types that DuckDB gives a statement, over an empty table of the dataset.
 
         Raises Refused when DuckDB would not accept the statement.
         """
-        self.declare()
-        sql = bound.ask.sql
-        for span in sorted(bound.sugar, key=lambda s: -s.start):  # AVG(p) is ours, not DuckDB's
-            call = sql[span.start : span.end]
-            opening = call.index("(")
-            closing = call.rindex(")") if call.endswith(")") else len(call)
-            inner = call[opening + 1 : closing]
-            sql = f"{sql[: span.start]}{call[:opening]}(({inner})::INTEGER){sql[span.start + closing + 1 :]}"
-        try:
-            return self._empty.describe(sql, params)
-        except EmptyError:
-            raise bound.ask.text.refusal(
-                "DuckDB does not accept this statement over the declared columns",
-                None,
-                "the statement in DuckDB's SQL; DESCRIBE shows the columns and their types",
-            ) from None
+        return self._describer.outputs(bound.ask, params)
 
     def sum_type(self, expr: Expr) -> str:
         """DuckDB's type of SUM(expr)."""
         if isinstance(expr, Column) and self._dataset.column(expr.name).sql_type == "BIGINT":
             return "HUGEINT"
         source = self._source(self.domain(columns(expr)))
-        _, types = self._empty.describe(f"SELECT sum({render(expr)}) FROM {source} LIMIT 0")
-        return types[0]
+        return self._empty.describe(f"SELECT sum({render(expr)}) FROM {source} LIMIT 0")[1][0]
 
     # -- truth tables --------------------------------------------------------------------------
 
     def truths(self, exprs: Sequence[Expr], refuse: Refuse) -> list[Leaf]:
         """The truth table of each condition. Raises Refused where DuckDB would raise an error."""
-        missing: dict[tuple[str, ...], list[Expr]] = {}
-        for expr in exprs:
-            if ("truth", expr) not in self._kept:
-                listed = missing.setdefault(columns(expr), [])
-                if expr not in listed:
-                    listed.append(expr)
-        for names, listed in missing.items():
-            domain = self._checked(names, listed[0], refuse)
-            selected = [
-                f"(CASE {render(e)} WHEN TRUE THEN {TRUE} WHEN FALSE THEN {FALSE} "
-                f"ELSE {UNKNOWN} END)::UTINYINT"
-                for e in listed
-            ]
-            tables = self._evaluate(domain, selected, listed, refuse)
-            for expr, table in zip(listed, tables, strict=True):
-                leaf = Leaf(domain, table.astype(np.uint8, copy=False))
-                self._keep(("truth", expr), leaf, leaf.table.nbytes)
-        return [self._found(("truth", expr)) for expr in exprs]
+        found: dict[Expr, Leaf] = {}
+        small: list[Expr] = []
+        large: dict[tuple[str, ...], list[Expr]] = {}
+        for expr in dict.fromkeys(exprs):
+            kept = self._found(("truth", expr))
+            if kept is not None:
+                found[expr] = kept
+                continue
+            names = columns(expr)
+            if self._checked(names, expr, refuse).cells <= _SMALL:
+                small.append(expr)
+            else:
+                large.setdefault(names, []).append(expr)
+        for start in range(0, len(small), _TOGETHER):
+            some = small[start : start + _TOGETHER]
+            found.update(zip(some, self._together(some, refuse), strict=True))
+        for names, listed in large.items():
+            domain = self.domain(names)
+            selected = [f"({render(expr)})::BOOLEAN" for expr in listed]
+            for expr, column in zip(
+                listed, self._evaluate(domain, selected, listed, refuse), strict=True
+            ):
+                found[expr] = Leaf(domain, _truth(column))
+        for expr in (*small, *(e for listed in large.values() for e in listed)):
+            self._keep(("truth", expr), found[expr], found[expr].table.nbytes)
+        return [found[expr] for expr in exprs]
+
+    def _together(self, exprs: Sequence[Expr], refuse: Refuse) -> list[Leaf]:
+        """The truth tables of conditions on small grids, by one query."""
+        domains = [self.domain(columns(expr)) for expr in exprs]
+        parts = [
+            f"SELECT {index}, {_cell(domain)}, ({render(expr)})::BOOLEAN "
+            f"FROM {self._source(domain)}"
+            for index, (domain, expr) in enumerate(zip(domains, exprs, strict=True))
+        ]
+        try:
+            which, cells, truths = self._empty.arrays(" UNION ALL ".join(parts))
+        except EmptyError:
+            raise explain(exprs, self._fails, self._example, refuse) from None
+        tables = _truth(truths)
+        starts = np.cumsum([0, *(domain.cells for domain in domains)])
+        placed = np.empty(starts[-1], np.uint8)
+        placed[starts[np.asarray(which)] + np.asarray(cells)] = tables
+        return [
+            Leaf(domain, placed[start : start + domain.cells])
+            for domain, start in zip(domains, starts, strict=False)
+        ]
 
     # -- numbers -------------------------------------------------------------------------------
 
-    def numbers(
-        self, expr: Expr, refuse: Refuse
-    ) -> tuple[Domain, NDArray[np.float64], NDArray[np.bool_]]:
+    def numbers(self, expr: Expr, refuse: Refuse) -> Values:
         """The value of a numeric expression on its grid, and where it is NULL."""
         key = ("number", expr)
-        if key not in self._kept:
+        found: Values | None = self._found(key)
+        if found is None:
             domain = self._checked(columns(expr), expr, refuse)
-            text = render(expr)
-            selected = [f"COALESCE({text}::DOUBLE, 0)", f"({text} IS NULL)"]
-            values, null = self._evaluate(domain, selected, [expr], refuse)
-            values, null = values.astype(np.float64), null.astype(bool)
+            (column,) = self._evaluate(domain, [f"({render(expr)})::DOUBLE"], [expr], refuse)
+            null = np.ma.getmaskarray(column)
+            values = np.where(null, 0.0, np.ma.getdata(column))
             if not np.isfinite(values).all():
                 raise refuse(
                     "an aggregate of an expression that is infinite or NaN for a declared value",
-                    getattr(expr, "span", None),
+                    expr.span,
                     "a condition in CASE that leaves those values out",
                 )
-            self._keep(key, (domain, values, null), values.nbytes + null.nbytes)
-        found: tuple[Domain, NDArray[np.float64], NDArray[np.bool_]] = self._found(key)
+            found = domain, values, null
+            self._keep(key, found, values.nbytes + null.nbytes)
         return found
 
     # -- group keys ----------------------------------------------------------------------------
@@ -166,58 +175,61 @@ class Grid:
             table = np.arange(declared.cells, dtype=np.int64)
             return Keys(self.domain([expr.name]), table, values, self._table(declared))
         key = ("key", expr)
-        if key not in self._kept:
+        found: Keys | None = self._found(key)
+        if found is None:
             domain = self._checked(columns(expr), expr, refuse)
-            text = render(expr)
+            text, source = render(expr), self._source(self.domain(columns(expr)))
             rank = f"(dense_rank() OVER (ORDER BY {text} ASC NULLS LAST) - 1)::BIGINT"
             (table,) = self._evaluate(domain, [rank], [expr], refuse)
-            made = "key_" + hashlib.sha256(text.encode()).hexdigest()[:24]
-            distinct = f"SELECT DISTINCT {text} AS v FROM {self._source(domain)}"
-            numbered = f"SELECT row_number() OVER (ORDER BY v ASC NULLS LAST) - 1 AS i, v FROM ({distinct})"
-            self._empty.make(made, [(f"CREATE TABLE {made} AS {numbered} ORDER BY i", [])])
+            made = f"{SCHEMA}.key_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+            distinct = f"SELECT DISTINCT {text} AS v FROM {source}"
+            index = "row_number() OVER (ORDER BY v ASC NULLS LAST) - 1"
+            self._empty.make(made, f"SELECT {index} AS i, v FROM ({distinct}) ORDER BY i")
             values = [row[0] for row in self._empty.rows(f"SELECT v FROM {made} ORDER BY i")]
-            self._keep(key, Keys(domain, table.astype(np.int64), values, made), table.nbytes)
-        found: Keys = self._found(key)
+            found = Keys(domain, np.asarray(table, np.int64), values, made)
+            self._empty.hold(found, made)
+            self._keep(key, found, found.table.nbytes + 100 * len(values))
         return found
 
     # -- evaluation ----------------------------------------------------------------------------
 
     def _checked(self, names: Sequence[str], expr: Expr, refuse: Refuse) -> Domain:
         domain = self.domain(names)
-        if domain.cells > MAX_CELLS:
+        texts = sum(len(p.text) for p in walk(expr) if isinstance(p, Const) and p.kind == "text")
+        most = MAX_CELLS // (1 + texts // _LONG_TEXT)
+        if domain.cells > most:
             raise refuse(
-                f"one condition spans {domain.cells:,} combinations of {', '.join(names)}; "
-                f"at most {MAX_CELLS:,} are evaluated",
-                getattr(expr, "span", None),
-                "conditions on fewer columns each, joined by AND and OR",
+                f"one expression spans {domain.cells:,} combinations of "
+                f"{', '.join(map(written, names))}; at most {most:,} are evaluated",
+                expr.span,
+                "conditions on fewer columns each, joined by AND and OR; SUM(a) - SUM(b) "
+                "instead of SUM(a - b)",
             )
         return domain
 
     def _evaluate(
         self, domain: Domain, selected: Sequence[str], exprs: Sequence[Expr], refuse: Refuse
     ) -> list[NDArray[Any]]:
-        """Each selected expression on every cell, in the order of cells."""
+        """Some SQL of expressions on every cell, in the order of cells."""
         listed = ", ".join(f"{sql} AS c{index}" for index, sql in enumerate(selected))
+        query = f"SELECT {_cell(domain)}, {listed} FROM {self._source(domain)}"
         try:
-            found, _ = self._empty.arrays(
-                f"SELECT {_cell(domain)}, {listed} FROM {self._source(domain)}"
-            )
+            cells, *tables = self._empty.arrays(query)
         except EmptyError:
-            raise self._explain(exprs, refuse) from None
-        cells, *tables = found
-        placed = []
+            raise explain(exprs, self._fails, self._example, refuse) from None
+        placed: list[NDArray[Any]] = []
         for table in tables:
-            ordered = np.empty_like(table)
-            ordered[cells] = table
+            ordered = np.ma.empty_like(table)
+            ordered[np.asarray(cells)] = table
             placed.append(ordered)
         return placed
 
     def _source(self, domain: Domain) -> str:
         """SQL of a grid's cells: the cell's index, and one column for each name."""
         tables = [self._table(self._dataset.column(name)) for name in domain.names]
-        index = "0::BIGINT"
+        index = "" if tables else "0::BIGINT"
         for position, size in enumerate(domain.sizes):
-            index = f"({index} * {size} + g{position}.i)"
+            index = f"({index} * {size} + g{position}.i)" if index else f"g{position}.i"
         values = "".join(f", g{p}.v AS {quote(n)}" for p, n in enumerate(domain.names))
         joined = ", ".join(f"{table} AS g{p}" for p, table in enumerate(tables))
         source = f" FROM {joined}" if tables else ""
@@ -225,123 +237,64 @@ class Grid:
 
     def _table(self, column: Declared) -> str:
         """The name of the table of a column's points, made at first use."""
-        described = f"{column.kind.value}|{column.nullable}|{_points_sql(column)}"
-        name = "grid_" + hashlib.sha256(described.encode()).hexdigest()[:24]
-        null = f" UNION ALL SELECT {column.size}::BIGINT, NULL" if column.nullable else ""
-        self._empty.make(
-            name,
-            [
-                (
-                    f"CREATE TABLE {name} AS SELECT i, v::{column.sql_type} AS v FROM "
-                    f"({_points_sql(column)}{null}) ORDER BY i",
-                    [],
-                )
-            ],
-        )
+        name = f"{SCHEMA}.{quote(column.name)}"
+        if not self._empty.has(name):
+            self._empty.make(name, *points(column))
         return name
 
-    def _explain(self, exprs: Sequence[Expr], refuse: Refuse) -> Refused:
-        """The refusal for an expression that fails on the grid: the smallest part that does."""
-        for expr in exprs:
-            for part in _inner_first(expr):
-                if isinstance(part, Column) or not self._fails(part):
-                    continue
-                span = getattr(part, "span", None) or getattr(expr, "span", None)
-                lenient = "TRY_CAST" if isinstance(part, Cast) else "TRY"
-                what = "this cast" if isinstance(part, Cast) else "this expression"
-                if isinstance(part, Call) and part.name in SIGNATURES:
-                    what = f"{part.name}()" if part.name[0].isalpha() else f"this {part.name}"
-                return refuse(
-                    f"{what} is an error for some declared value{self._example(part)}",
-                    span,
-                    f"{lenient}(...), which is NULL there, or a CASE that leaves it out",
-                )
-        return refuse(
-            "DuckDB cannot evaluate this expression on the declared values",
-            getattr(exprs[0], "span", None),
-            "a comparison of declared columns with literals",
-        )
-
     def _fails(self, part: Expr) -> bool:
+        """Whether DuckDB raises an error for an expression somewhere on its grid."""
         try:
             source = self._source(self.domain(columns(part)))
-            self._empty.rows(f"SELECT count({render(part)}) FROM {source}")
+            self._empty.arrays(f"SELECT {render(part)} FROM {source}")
         except (EmptyError, AssertionError):
             return True
         return False
 
-    def _example(self, part: Expr) -> str:
-        """The first declared values for which `part` fails, in words."""
-        names = columns(part)
-        if not names or any(isinstance(arg, Call) and arg.name == "row" for arg in children(part)):
-            return ""
-        inner = " AND ".join(f"{render(c)} IS NOT NULL" for c in children(part)) or "TRUE"
+    def _example(self, failing: str, names: Sequence[str]) -> tuple[Any, ...] | None:
+        """The first declared values of some columns for which a condition, as SQL, holds."""
         listed = ", ".join(quote(name) for name in names)
+        source = self._source(self.domain(names))
         try:
-            found = self._empty.rows(
-                f"SELECT {listed} FROM {self._source(self.domain(names))} "
-                f"WHERE TRY({render(part)}) IS NULL AND {inner} LIMIT 1"
-            )
+            found = self._empty.rows(f"SELECT {listed} FROM {source} WHERE {failing} LIMIT 1")
         except EmptyError:
-            return ""
-        if not found:
-            return ""
-        return ": " + ", ".join(f"{n} = {v!r}" for n, v in zip(names, found[0], strict=True))
+            return None
+        return found[0] if found else None
+
+    def example(self, domain: Domain, cell: int) -> str:
+        """The values of one cell, in words for the end of a sentence."""
+        codes = np.unravel_index(cell, domain.sizes) if domain.sizes else ()
+        listed = [
+            f"{written(name)} = {sql(self._dataset.column(name).point(int(code)))}"
+            for name, code in zip(domain.names, codes, strict=True)
+        ]
+        return ": " + ", ".join(listed) if listed else ""
 
     # -- what is kept --------------------------------------------------------------------------
 
     def _keep(self, key: tuple[str, Expr], value: Any, size: int) -> None:
-        self._kept[key] = value
-        self._bytes += size
-        while self._bytes > _CACHE_BYTES and len(self._kept) > 64:
-            _, old = self._kept.popitem(last=False)
-            self._bytes -= _size(old)
+        with self._lock:
+            self._kept[key] = value, size
+            self._bytes += size
+            while self._bytes > _CACHE_BYTES and len(self._kept) > 1:
+                _, (_, dropped) = self._kept.popitem(last=False)
+                self._bytes -= dropped
 
     def _found(self, key: tuple[str, Expr]) -> Any:
-        self._kept.move_to_end(key)
-        return self._kept[key]
+        with self._lock:
+            if key not in self._kept:
+                return None
+            self._kept.move_to_end(key)
+            return self._kept[key][0]
+
+
+def _truth(column: NDArray[Any]) -> NDArray[np.uint8]:
+    """FALSE, UNKNOWN and TRUE of a column of booleans with NULLs."""
+    found = np.ma.getdata(column).astype(np.uint8) * np.uint8(TRUE)
+    found[np.ma.getmaskarray(column)] = UNKNOWN
+    return found
 
 
 def _cell(domain: Domain) -> str:
     """The name of the column of a cell's index: longer than every declared name."""
     return quote("#" * (1 + max((len(name) for name in domain.names), default=0)))
-
-
-def _size(kept: Any) -> int:
-    match kept:
-        case Leaf(table=table):
-            return int(table.nbytes)
-        case Keys():
-            return int(kept.table.nbytes)
-        case (_, values, null):
-            return int(values.nbytes + null.nbytes)
-        case _:
-            raise AssertionError("only tables are kept")
-
-
-def _inner_first(expr: Expr) -> list[Expr]:
-    found: list[Expr] = []
-    for child in children(expr):
-        found.extend(_inner_first(child))
-    found.append(expr)
-    return found
-
-
-def _points_sql(column: Declared) -> str:
-    """SQL of the declared points of a column: columns i (code) and v (value)."""
-    if column.kind is Kind.INTEGER:
-        return f"SELECT i, {column.minimum} + i AS v FROM range({column.size}) AS r(i)"
-    shown = [f"({code},{_literal(column, value)})" for code, value in enumerate(column.points())]
-    return f"SELECT * FROM (VALUES {','.join(shown)}) AS t(i, v)"
-
-
-def _literal(column: Declared, value: Any) -> str:
-    match column.kind:
-        case Kind.CATEGORY:
-            return text_literal(value) if isinstance(value, str) else str(value)
-        case Kind.DATE:
-            return f"DATE '{value.isoformat()}'"
-        case Kind.BOOLEAN:
-            return "TRUE" if value else "FALSE"
-        case _:
-            return f"'{value!r}'::DOUBLE"

@@ -96,7 +96,13 @@ def _listed(
         own = sorted({n for m in members for n in keys[m].domain.names})
         parts.append(_component([keys[m] for m in members], tests, own, grid, refuse, span))
     size = math.prod(len(part) for part in parts)
-    if before + size > MAX_GROUPS or strides[0] * len(keys[0].values) >= 1 << 62:
+    if strides[0] * len(keys[0].values) >= 1 << 62:
+        raise refuse(
+            "the values of the group keys have more combinations than can be numbered",
+            span,
+            "fewer keys, or coarser ones",
+        )
+    if before + size > MAX_GROUPS:
         raise refuse(
             f"{before + size:,} groups; at most {MAX_GROUPS:,} are answered in one statement",
             span,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from dpsql.query.convert import Converter
+from dpsql.query.clauses import Clauses
 from dpsql.query.empty import EmptyError, shared
 from dpsql.query.expr import Span
 from dpsql.query.syntax import Query
@@ -62,14 +62,16 @@ _REFUSED = {
     **dict.fromkeys(["COPY", "EXPORT", "IMPORT"], "writes or reads files"),
     **dict.fromkeys(["ATTACH", "DETACH", "USE"], "opens or closes databases"),
     **dict.fromkeys(["INSTALL", "LOAD", "FORCE", "UPDATE EXTENSIONS"], "loads code"),
-    **dict.fromkeys(["PRAGMA", "CALL", "CHECKPOINT", "VACUUM", "ANALYZE"], "runs the engine"),
+    **dict.fromkeys(
+        ["PRAGMA", "CALL", "CHECKPOINT", "VACUUM", "ANALYZE"], "commands the engine itself"
+    ),
     **dict.fromkeys(
         ["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT"], "controls transactions"
     ),
     **dict.fromkeys(["PREPARE", "EXECUTE", "DEALLOCATE"], "handles prepared statements"),
     **dict.fromkeys(
         ["SUMMARIZE", "PIVOT", "UNPIVOT", "PIVOT_WIDER", "PIVOT_LONGER", "TABLE"],
-        "shows values of single people",
+        "shows single people's values",
     ),
 }
 
@@ -136,7 +138,13 @@ def _ask(text: Text, found: list[Token]) -> Ask:
         raise _syntax(text, found, error) from None
     if len(nodes) != 1:
         raise text.refusal("this is not one SELECT", _span(first), _READ_ONLY)
-    return Ask(Converter(text.place).query(nodes[0]), text, sql, options)
+    try:
+        query = Clauses(text).query(nodes[0])
+    except (LookupError, TypeError, AttributeError):
+        raise text.refusal(
+            "a statement in a form that is not known", _span(first), "the same in plainer SQL"
+        ) from None
+    return Ask(query, text, sql, options)
 
 
 def _syntax(text: Text, found: list[Token], error: EmptyError) -> Exception:
@@ -146,15 +154,15 @@ def _syntax(text: Text, found: list[Token], error: EmptyError) -> Exception:
             f"{found[0].word} is not a query that can be answered", _span(found[0]), _READ_ONLY
         )
     last = found[-1]
-    for token in found:
-        quote = token.text[:1]
-        if quote in ("'", '"') and (len(token.text) < 2 or not token.text.endswith(quote)):
-            what = "text" if quote == "'" else "name"
-            return text.refusal(
-                f"a quoted {what} that does not end",
-                _span(token),
-                f"the closing quote ({quote}) after the {what}",
-            )
+    opened = text.open_quote()
+    if opened is not None:
+        quote = text.sql[opened.start]
+        what = "text" if quote == "'" else "name"
+        return text.refusal(
+            f"a quoted {what} that does not end",
+            opened,
+            f"the closing quote ({quote}) after the {what}",
+        )
     words = [token.word for token in found]
     if "TOP" in words:
         at = found[words.index("TOP")]
@@ -165,6 +173,12 @@ def _syntax(text: Text, found: list[Token], error: EmptyError) -> Exception:
             "a locking clause (FOR UPDATE, FOR SHARE)",
             Span(at.start, last.end),
             "the same SELECT without it",
+        )
+    if error.position is None and {"CUBE", "ROLLUP"} & set(words):
+        return text.refusal(
+            "more grouping sets than DuckDB reads",
+            text.find("CUBE", "ROLLUP"),
+            "fewer columns in CUBE or ROLLUP",
         )
     if error.position is None:
         return text.refusal(

@@ -78,7 +78,9 @@ def truth(predicate: Predicate, codes: Codes, count: int) -> Truth:
             np.subtract(np.uint8(TRUE), found, out=found)
             return found
         case Is(part=part, truth=wanted):
-            return (truth(part, codes, count) == wanted).astype(np.uint8) * np.uint8(TRUE)
+            found = truth(part, codes, count)
+            holds: Truth = np.where(found == wanted, np.uint8(TRUE), np.uint8(FALSE))
+            return holds
 
 
 def leaves(predicate: Predicate) -> Iterator[Leaf]:

@@ -1,93 +1,87 @@
-"""What names mean: the dataset in FROM, through derived tables and CTEs that project and filter."""
+"""What FROM means: one declared dataset, seen through derived tables and CTEs."""
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from dpsql.errors import Refused
-from dpsql.query.expr import (
-    Call,
-    Column,
-    Expr,
-    Foreign,
-    Ref,
-    Span,
-    Star,
-    rebuild,
-    walk,
-)
-from dpsql.query.functions import AGGREGATES, REFUSED_FUNCTIONS
+from dpsql.query.expr import Column, Expr, Ref, Span, Star, fold
+from dpsql.query.names import Names, row
 from dpsql.query.syntax import Cte, Derived, ForeignSource, Query, Select, Source, Table
 from dpsql.query.text import Text
+from dpsql.query.typing import Typer
 from dpsql.schema import Dataset
 
 _SOURCE_HINTS = {
-    "a join": "one dataset; the owner can declare a dataset whose source is the join",
+    "a JOIN": "FROM one dataset; the owner can declare a dataset whose source is a join",
     "VALUES": "FROM a declared dataset",
     "a sample of rows": "the whole dataset: noise, not sampling, protects people",
     "PIVOT": "COUNT(*) FILTER (WHERE ...) for each column, or GROUP BY",
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scope:
-    """The names that a FROM clause gives: each column's meaning, and the rows that are kept."""
+    """The fields that a FROM clause gives, in order, and the conditions on its rows.
+
+    A field has its name as shown, "" where it has none that can be written, and its meaning.
+    """
 
     dataset: Dataset
-    names: Mapping[str, tuple[str, Expr]]  # lower-case name -> (name as shown, meaning)
+    fields: tuple[tuple[str, Expr], ...]
     qualifiers: frozenset[str]
     where: tuple[Expr, ...] = ()
 
-    def __post_init__(self) -> None:
-        if any(name != name.lower() for name in self.names):
-            raise ValueError("a scope is keyed by names in lower case")
+    @cached_property
+    def names(self) -> Mapping[str, tuple[str, Expr]]:
+        """The fields by their folded names."""
+        return {fold(name): (name, meaning) for name, meaning in self.fields if name}
 
 
-class Resolver:
-    """Turns FROM clauses into scopes, and names into declared columns."""
+Ctes = Mapping[str, Scope]
 
-    def __init__(self, datasets: Mapping[str, Dataset], text: Text) -> None:
-        self._datasets, self._text = datasets, text
 
-    def refuse(self, reason: str, span: Span | None, hint: str) -> Refused:
-        return self._text.refusal(reason, span, hint)
+class Sources:
+    """Turns FROM clauses into scopes."""
 
-    # -- FROM ----------------------------------------------------------------------------------
+    def __init__(self, datasets: Mapping[str, Dataset], text: Text, names: Names) -> None:
+        self._datasets, self._text, self._names = datasets, text, names
 
-    def ctes(self, ctes: tuple[Cte, ...], outer: Mapping[str, Cte]) -> dict[str, Cte]:
+    def ctes(self, ctes: tuple[Cte, ...], outer: Ctes) -> Ctes:
         """The common table expressions in force; each is checked, used or not."""
         found = dict(outer)
         for cte in ctes:
-            self._derived(cte.query, cte.columns, found, None, cte.name)
-            found[cte.name.lower()] = cte
+            found[fold(cte.name)] = self._derived(cte.query, cte.columns, found, None, cte.name)
         return found
 
-    def scope(self, source: Source, ctes: Mapping[str, Cte]) -> Scope:
+    def scope(self, source: Source, ctes: Ctes) -> Scope:
         """The scope of a FROM clause. Raises Refused when it is not one declared dataset."""
         match source:
             case Table(path=path, alias=alias, column_aliases=names, span=span):
-                cte = ctes.get(path[0].lower()) if len(path) == 1 else None
-                if cte is None:
+                inner = ctes.get(fold(path[0])) if len(path) == 1 else None
+                if inner is None:
                     inner = self._dataset(path, span)
-                else:
-                    outer = {k: v for k, v in ctes.items() if v is not cte}
-                    inner = self._derived(cte.query, cte.columns, outer, span, cte.name)
                 return self._aliased(inner, alias or path[-1], names, span)
             case Derived(query=query, alias=alias, column_aliases=names, span=span):
                 inner = self._derived(query, (), ctes, span, alias)
                 return self._aliased(inner, alias, names, span)
             case ForeignSource(what=what, span=span):
-                raise self.refuse(
+                raise self._refuse(
                     f"{what} is not answered in FROM",
                     span,
                     _SOURCE_HINTS.get(what, f"FROM one of: {self._listed()}"),
                 )
             case None:
-                raise self.refuse(
+                raise self._refuse(
                     "there is no FROM", None, f"SELECT ... FROM one of: {self._listed()}"
                 )
+
+    def _refuse(self, reason: str, span: Span | None, hint: str) -> Refused:
+        return self._text.refusal(reason, span, hint)
 
     def _listed(self) -> str:
         return ", ".join(sorted(self._datasets)) or "(no dataset is declared)"
@@ -96,48 +90,46 @@ class Resolver:
         name = path[-1]
         found = self._datasets.get(name)
         if found is None:
-            alike = [d for n, d in self._datasets.items() if n.lower() == name.lower()]
+            alike = [d for n, d in self._datasets.items() if fold(n) == fold(name)]
             found = alike[0] if len(alike) == 1 else None
-        if found is None or (len(path) > 1 and [p.lower() for p in path[:-1]] != ["main"]):
+        if found is None or (len(path) > 1 and [fold(p) for p in path[:-1]] != ["main"]):
             near = difflib.get_close_matches(name.lower(), self._datasets, 1, 0.6)
             hint = f"FROM {near[0]}" if near else f"FROM one of: {self._listed()}"
-            raise self.refuse(f"there is no dataset {'.'.join(path)!r}", span, hint)
-        names: dict[str, tuple[str, Expr]] = {
-            c.name.lower(): (c.name, Column(c.name)) for c in found.columns
-        }
-        return Scope(found, names, frozenset({name.lower()}))
+            raise self._refuse(f"there is no dataset {'.'.join(path)!r}", span, hint)
+        fields = tuple((c.name, Column(c.name)) for c in found.columns)
+        return Scope(found, fields, frozenset({fold(name)}))
 
     def _aliased(
         self, scope: Scope, alias: str, names: tuple[str, ...], span: Span | None
     ) -> Scope:
-        if len(names) > len(scope.names):
-            raise self.refuse(
-                f"there are {len(names)} column aliases for {len(scope.names)} columns",
+        """A scope under another name, its first fields renamed."""
+        if len(names) > len(scope.fields):
+            raise self._refuse(
+                f"there are {len(names)} column aliases for {len(scope.fields)} columns",
                 span,
                 "at most one alias a column",
             )
-        shown = list(scope.names.values())
-        renamed = [(new, meaning) for new, (_, meaning) in zip(names, shown, strict=False)]
-        listed = renamed + shown[len(renamed) :]
-        if len({name.lower() for name, _ in listed}) < len(listed):
-            raise self.refuse("two columns have the same name", span, "different aliases")
-        table = {name.lower(): (name, meaning) for name, meaning in listed}
-        return Scope(scope.dataset, table, frozenset({alias.lower()} - {""}), scope.where)
+        renamed = [(new, meaning) for new, (_, meaning) in zip(names, scope.fields, strict=False)]
+        fields = (*renamed, *scope.fields[len(renamed) :])
+        seen: set[str] = set()
+        for name, _ in fields:
+            if name and fold(name) in seen:
+                raise self._refuse(
+                    f"two columns of a derived table are called {name!r}", span, "different aliases"
+                )
+            seen.add(fold(name))
+        return dataclasses.replace(scope, fields=fields, qualifiers=frozenset({fold(alias)} - {""}))
 
     def _derived(
-        self,
-        query: Query,
-        names: tuple[str, ...],
-        ctes: Mapping[str, Cte],
-        span: Span | None,
-        alias: str,
+        self, query: Query, names: tuple[str, ...], ctes: Ctes, span: Span | None, alias: str
     ) -> Scope:
         """A query that only projects and filters, as a scope of its own."""
         hint = "a derived table that only chooses columns and filters rows"
         if not isinstance(query, Select):
-            raise self.refuse("a set operation in a derived table repeats rows", span, hint)
+            place = self._text.find("UNION", "INTERSECT", "EXCEPT")
+            raise self._refuse("a set operation in a derived table repeats rows", place, hint)
         if query.foreign:
-            raise self.refuse(
+            raise self._refuse(
                 f"{query.foreign} is not answered in a derived table",
                 query.foreign_span or span,
                 hint,
@@ -150,106 +142,39 @@ class Resolver:
             else ""
         )  # fmt: skip
         if clause:
-            raise self.refuse(f"{clause} is not answered in a derived table", span, hint)
+            raise self._refuse(
+                f"{clause} is not answered in a derived table",
+                span or self._text.find(clause.split()[0]),
+                hint,
+            )
         inner = self.scope(query.source, self.ctes(query.ctes, ctes))
-        table: dict[str, tuple[str, Expr]] = {}
+        typer = Typer(inner.dataset, self._refuse)
+        fields: list[tuple[str, Expr]] = []
         aliases: dict[str, Expr] = {}
         for item, name in query.items:
-            for shown, meaning in self._project(item, name, inner, aliases):
-                if shown.lower() in table:
-                    raise self.refuse(
-                        f"two columns of a derived table are called {shown!r}",
-                        item.span,
-                        "different aliases",
-                    )
-                table[shown.lower()] = (shown, meaning)
+            if isinstance(item, Star):
+                fields += self._starred(item, inner)
+                continue
+            meaning = row(
+                self._names.resolve(item, inner, aliases), "a derived table", self._refuse
+            )
+            if not isinstance(meaning, Column):
+                typer.of(meaning)
             if name:
-                aliases.setdefault(name.lower(), item)
+                aliases[fold(name)] = meaning
+            elif isinstance(item, Ref):
+                name = inner.names.get(fold(item.path[-1]), (item.path[-1],))[0]
+            fields.append((name, meaning))
         where = inner.where
         if query.where is not None:
-            where = (*where, self.row(query.where, inner, aliases))
-        scope = Scope(inner.dataset, table, frozenset({alias.lower()} - {""}), where)
+            kept = row(self._names.resolve(query.where, inner, aliases), "WHERE", self._refuse)
+            typer.boolean(kept, "WHERE")
+            where = (*where, kept)
+        scope = Scope(inner.dataset, tuple(fields), frozenset({fold(alias)} - {""}), where)
         return self._aliased(scope, alias, names, span)
 
-    def _project(
-        self, item: Expr, name: str, inner: Scope, aliases: Mapping[str, Expr]
-    ) -> list[tuple[str, Expr]]:
-        if isinstance(item, Star):
-            if item.columns:
-                raise self.refuse("COLUMNS() is not answered", item.span, "the columns by name")
-            self._qualifier(item.relation, inner, item.span)
-            return list(inner.names.values())
-        meaning = self.row(item, inner, aliases)
-        if not name and isinstance(item, Ref):
-            name = inner.names.get(item.path[-1].lower(), (item.path[-1],))[0]
-        if not name:
-            raise self.refuse(
-                "a column of a derived table has no name", item.span, "the expression AS name"
-            )
-        return [(name, meaning)]
-
-    # -- names ---------------------------------------------------------------------------------
-
-    def row(self, expr: Expr, scope: Scope, aliases: Mapping[str, Expr]) -> Expr:
-        """`expr` over declared columns; it is about one row, so aggregates are refused."""
-        found = self.resolve(expr, scope, aliases)
-        for part in walk(found):
-            if isinstance(part, Call) and part.name in AGGREGATES:
-                raise self.refuse(
-                    f"the aggregate {part.name.replace('count_star', 'count').upper()} "
-                    "where single rows are meant",
-                    part.span,
-                    "the condition in HAVING, or the aggregate in SELECT",
-                )
-            if isinstance(part, Call) and part.name == "unnest":
-                reason, hint = REFUSED_FUNCTIONS["unnest"]
-                raise self.refuse(f"UNNEST() {reason}", part.span, hint)
-        return found
-
-    def resolve(
-        self,
-        expr: Expr,
-        scope: Scope,
-        aliases: Mapping[str, Expr],
-        *,
-        aliases_first: bool = False,
-    ) -> Expr:
-        """`expr` with every name replaced by its meaning; aliases of SELECT come second."""
-        if isinstance(expr, Ref):
-            if len(expr.path) == 1:
-                key = expr.path[0].lower()
-                known = key in scope.names
-                if key in aliases and (aliases_first or not known):
-                    rest = {k: v for k, v in aliases.items() if k != key}
-                    return self.resolve(aliases[key], scope, rest)
-            return self._name(expr, scope, aliases)
-        if isinstance(expr, Foreign):
-            return expr
-        return rebuild(expr, lambda part: self.resolve(part, scope, aliases))
-
-    def _name(self, ref: Ref, scope: Scope, aliases: Mapping[str, Expr]) -> Expr:
-        *qualifier, name = ref.path
-        if qualifier:
-            if len(qualifier) > 1 and qualifier[0].lower() == "main":
-                qualifier = qualifier[1:]
-            if len(qualifier) > 1 or qualifier[0].lower() in scope.names:
-                raise self.refuse("a field of a struct is not answered", ref.span, "a column")
-            self._qualifier(qualifier[0], scope, ref.span)
-        found = scope.names.get(name.lower())
-        if found is not None:
-            meaning = found[1]
-            # the place of the name, so that a later refusal points at what the analyst wrote
-            return Column(meaning.name, ref.span) if isinstance(meaning, Column) else meaning
-        known = [shown for shown, _ in scope.names.values()]
-        choices = {n.lower(): n for n in [*known, *aliases]}
-        near = difflib.get_close_matches(name.lower(), choices, 1, 0.5)
-        listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-        hint = f"{choices[near[0]]}" if near else f"a declared column: {listed}"
-        raise self.refuse(f"there is no column {name!r}", ref.span, hint)
-
-    def _qualifier(self, name: str, scope: Scope, span: Span | None) -> None:
-        if name and name.lower() not in scope.qualifiers:
-            known = ", ".join(sorted(scope.qualifiers)) or "no name"
-            raise self.refuse(
-                f"there is no table {name!r} in FROM", span, f"the column without it, or {known}."
-            )
+    def _starred(self, star: Star, inner: Scope) -> tuple[tuple[str, Expr], ...]:
+        if star.columns:
+            raise self._refuse("COLUMNS() is not answered", star.span, "the columns by name")
+        self._names.qualifier(star.relation, inner, star.span)
+        return inner.fields

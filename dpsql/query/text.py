@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import re
 import unicodedata
 from dataclasses import dataclass
 from itertools import accumulate
@@ -12,11 +13,12 @@ from dpsql.query.empty import tokens
 from dpsql.query.expr import Span
 
 MAX_LENGTH = 16_384  # characters of a statement
+_MARK = re.compile(r"--|/\*|'|\"")
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token: `kind` is keyword, identifier, operator, string_const, numeric_const or comment."""
+    """One token; `kind` is DuckDB's: keyword, identifier, operator, string_const, ..."""
 
     kind: str
     text: str
@@ -53,7 +55,7 @@ class Text:
             else list(accumulate((len(c.encode()) for c in sql), initial=0))
         )
         starts = [(self._char(start), kind) for start, kind in tokens(sql)]
-        ends = [start for start, _ in starts[1:]] + [len(sql)]
+        ends = [*(start for start, _ in starts), len(sql)][1:]
         self.tokens: list[Token] = []
         for (start, kind), end in zip(starts, ends, strict=True):
             text = sql[start:end]
@@ -89,6 +91,52 @@ class Text:
             depth += {"(": 1, ")": -1}.get(token.text, 0)
             if depth == 0:
                 return token.end
+        return None
+
+    def find(self, *words: str) -> Span | None:
+        """The first of the tokens that are one of these words."""
+        for token in self.tokens:
+            if token.word in words:
+                return Span(token.start, token.end)
+        return None
+
+    def inside(self, span: Span) -> Span:
+        """What stands between the parentheses of a call: the first that open within `span`."""
+        for index, token in enumerate(self.tokens):
+            if token.start > span.start and token.text == "(":
+                return Span(token.end, (self._closing(index) or len(self.sql)) - 1)
+        return span
+
+    def without(self, word: str, until: frozenset[str]) -> str:
+        """The text without the clauses that start with `word` and end before a word of `until`.
+
+        Words inside parentheses and brackets are not looked at.
+        """
+        kept, start, depth, cutting = [], 0, 0, False
+        for token in self.tokens:
+            depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.text, 0)
+            if depth == 0 and cutting and token.word in until:
+                start, cutting = token.start, False
+            elif depth == 0 and not cutting and token.word == word:
+                kept.append(self.sql[start : token.start])
+                cutting = True
+        return "".join(kept) if cutting else "".join(kept) + self.sql[start:]
+
+    def open_quote(self) -> Span | None:
+        """The quote of a text or a name that never ends."""
+        at = 0
+        while (found := _MARK.search(self.sql, at)) is not None:
+            mark = found.group()
+            if mark == "--":
+                at = self.sql.find("\n", found.end())
+            elif mark == "/*":
+                at = self.sql.find("*/", found.end())
+            else:
+                at = found.start() + len(_quoted(self.sql[found.start() :]))
+                if at - found.start() < 2 or self.sql[at - 1] != mark:
+                    return Span(found.start(), len(self.sql))
+            if at < 0:
+                return None
         return None
 
     def refusal(self, reason: str, span: Span | None = None, hint: str = "") -> Refused:

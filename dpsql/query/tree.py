@@ -13,18 +13,26 @@ from dpsql.query.expr import (
     Between,
     Case,
     Cast,
+    Column,
     Compare,
     Const,
     Expr,
     Logic,
     Op,
     Span,
+    children,
+    columns,
 )
 from dpsql.query.grid import Grid
+from dpsql.query.guards import Guard
 from dpsql.query.predicate import ALWAYS, FALSE, TRUE, UNKNOWN, And, Is, Leaf, Not, Or, Predicate
-from dpsql.query.typing import Guard, Typer
+from dpsql.query.typing import Typer
+from dpsql.schema import Kind
 
 NOT_TRUE = -1  # FALSE or UNKNOWN
+FEW_BRANCHES = 8  # of a CASE that is always split at its conditions
+MOST_BRANCHES = 64  # of a CASE that is split
+WHOLE_CELLS = 1 << 16  # of a CASE that is evaluated as a whole
 Refuse: TypeAlias = "Callable[[str, Span | None, str], Refused]"
 Condition: TypeAlias = "tuple[Expr, int]"  # an expression and the truth that it must have
 Branch: TypeAlias = "tuple[tuple[Condition, ...], Expr]"  # all conditions, and the value there
@@ -43,12 +51,33 @@ class Trees:
         pending = [g for g in guards if not _harmless(g.condition)]
         leaves = self._grid.truths([g.condition for g in pending], self._refuse)
         for guard, leaf in zip(pending, leaves, strict=True):
-            if (leaf.table == TRUE).any():
-                raise self._refuse(guard.reason, guard.span, guard.hint)
+            failing = np.flatnonzero(leaf.table == TRUE)
+            if len(failing):
+                example = self._grid.example(leaf.domain, int(failing[0]))
+                raise self._refuse(guard.reason + example, guard.span, guard.hint)
 
     def prepare(self, exprs: Iterable[Expr]) -> None:
         """Evaluate all leaves of some conditions together, a query for each set of columns."""
-        self._grid.truths([leaf for expr in exprs for leaf in _leaves(expr)], self._refuse)
+        leaves = [leaf for expr in exprs for leaf in self._leaves(expr)]
+        self._grid.truths(leaves, self._refuse)
+
+    def _leaves(self, expr: Expr) -> Iterator[Expr]:
+        """The conditions that DuckDB evaluates for `predicate`, left to right."""
+        match expr:
+            case Const(kind="boolean" | "null"):
+                return
+            case Logic(args=args) | Op(name="NOT", args=args):
+                for arg in args:
+                    yield from self._leaves(arg)
+            case Case() if not self._as_one(expr):
+                for part in children(expr):
+                    yield from self._leaves(part)
+            case _:
+                found = _truth_test(expr)
+                if found is None:
+                    yield expr
+                else:
+                    yield from self._leaves(found[0])
 
     def predicate(self, expr: Expr) -> Predicate:
         """The predicate of a condition."""
@@ -62,7 +91,7 @@ class Trees:
                 return Or(tuple(self.predicate(arg) for arg in args))
             case Op(name="NOT", args=(arg,)):
                 return Not(self.predicate(arg))
-            case Case(branches=branches, otherwise=otherwise):
+            case Case(branches=branches, otherwise=otherwise) if not self._as_one(expr):
                 parts: list[Predicate] = []
                 passed: list[Predicate] = []
                 for when, then in branches:
@@ -105,7 +134,7 @@ class Trees:
                 return
             case Const(kind="boolean", text=text):
                 yield (), one if text == "TRUE" else zero
-            case Case(branches=branches, otherwise=otherwise):
+            case Case(branches=branches, otherwise=otherwise) if not self._as_one(expr):
                 before: tuple[Condition, ...] = ()
                 for when, then in branches:
                     for inner, value in self._branches(then):
@@ -126,10 +155,32 @@ class Trees:
             case _:
                 yield (), expr
 
+    def _as_one(self, case: Case) -> bool:
+        """Whether a CASE is evaluated as a whole: many branches over few cells.
+
+        Raises Refused for too many branches over too many cells.
+        """
+        count = len(case.branches)
+        if count <= FEW_BRANCHES:
+            return False
+        names = columns(case)
+        cells = self._grid.domain(names).cells
+        if cells > WHOLE_CELLS and count > MOST_BRANCHES:
+            raise self._refuse(
+                f"a CASE of {count:,} branches over {cells:,} combinations of {', '.join(names)}",
+                case.span,
+                f"at most {MOST_BRANCHES} branches, or a CASE over fewer columns",
+            )
+        return cells <= WHOLE_CELLS
+
     def _boolean(self, expr: Expr) -> bool:
-        return _composite(expr) or (
-            not isinstance(expr, Const) and self._typer.of(expr).kind == "boolean"
-        )
+        match expr:
+            case Const():
+                return False
+            case Column(name=name):
+                return self._typer.column(name).kind is Kind.BOOLEAN
+            case _:
+                return _composite(expr) or self._typer.of(expr).kind == "boolean"
 
 
 def _composite(expr: Expr) -> bool:
@@ -156,27 +207,6 @@ def _truth_test(expr: Expr) -> tuple[Expr, int, bool] | None:
             return arg, UNKNOWN, name == "IS NOT NULL"
         case _:
             return None
-
-
-def _leaves(expr: Expr) -> Iterator[Expr]:
-    """The conditions that DuckDB evaluates for `Trees.predicate`, left to right."""
-    match expr:
-        case Const(kind="boolean" | "null"):
-            return
-        case Logic(args=args) | Op(name="NOT", args=args):
-            for arg in args:
-                yield from _leaves(arg)
-        case Case(branches=branches, otherwise=otherwise):
-            for when, then in branches:
-                yield from _leaves(when)
-                yield from _leaves(then)
-            yield from _leaves(otherwise)
-        case _:
-            found = _truth_test(expr)
-            if found is None:
-                yield expr
-            else:
-                yield from _leaves(found[0])
 
 
 def _harmless(condition: Expr) -> bool:

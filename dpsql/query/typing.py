@@ -6,13 +6,12 @@ only; a column of bins only with its edges; every divisor is collected, to be ch
 
 from __future__ import annotations
 
-import datetime
-import decimal
-from collections.abc import Callable
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from dpsql.query import functions
+from dpsql.query.declared import Refuse, binned, require_edge, require_value
 from dpsql.query.expr import (
     Between,
     Call,
@@ -30,15 +29,12 @@ from dpsql.query.expr import (
     Slot,
     Span,
     Star,
-    columns,
-    walk,
 )
+from dpsql.query.guards import Guard, guards
 from dpsql.schema import Column as Declared
 from dpsql.schema import Dataset, Kind
 
 MAX_TEXT = 10_000  # characters that any text value of an expression may have
-
-Refuse: TypeAlias = "Callable[[str, Span | None, str], Exception]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +44,6 @@ class Type:
     kind: str
     length: int = 0
     parts: tuple[Type, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """A condition that must hold nowhere on the public grid, with what to say if it does."""
-
-    condition: Expr
-    reason: str
-    hint: str
-    span: Span | None
 
 
 NUMBER, BOOLEAN, NULL, DATE = Type("number"), Type("boolean"), Type("null"), Type("date")
@@ -72,21 +58,25 @@ _CASTS = {
     "VARCHAR": "text", "BOOLEAN": "boolean", "DATE": "date", "TIMESTAMP": "date",
     "TIME": "time", "INTERVAL": "interval",
 }  # fmt: skip
-_ZERO = {"/": "/", "//": "//", "%": "%", "mod": "mod()"}
-_LOGS = frozenset({"ln", "log", "log2", "log10"})
 
 
 class Typer:
-    """Finds the kind of an expression over the columns of one dataset, or refuses it."""
+    """Finds the kind of an expression over the columns of one dataset, or refuses it.
 
-    def __init__(self, dataset: Dataset | None, refuse: Refuse) -> None:
-        self._given, self._refuse = dataset, refuse
+    `slots` are the kinds of released values: an expression over those stands after the noise, so
+    nothing in it has to be guarded.
+    """
+
+    def __init__(
+        self, dataset: Dataset | None, refuse: Refuse, slots: Mapping[str, Type] | None = None
+    ) -> None:
+        self.dataset, self._refuse, self._slots = dataset, refuse, slots
         self.guards: list[Guard] = []
 
     @property
     def _dataset(self) -> Dataset:
-        assert self._given is not None, "an expression without FROM has no columns"
-        return self._given
+        assert self.dataset is not None, "an expression without FROM has no columns"
+        return self.dataset
 
     def column(self, name: str) -> Declared:
         """A declared column."""
@@ -98,14 +88,14 @@ class Typer:
             case Column(name=name):
                 declared = self._dataset.column(name)
                 if declared.edges:
-                    raise self._refuse(
-                        f"{name} is declared in bins, so only its edges can be compared",
-                        expr.span,
-                        _edges(declared),
-                    )
+                    raise binned(expr, declared, expr.span, self._refuse)
                 return column_type(declared)
+            case Slot(name=name):
+                assert self._slots is not None, "a released value where there is none yet"
+                return self._slots[name]
             case Const(kind=kind, text=text):
                 if kind == "text":
+                    self._require_characters(expr)
                     return Type("text", len(text))
                 return {"null": NULL, "boolean": BOOLEAN}.get(kind, NUMBER)
             case Call():
@@ -142,8 +132,15 @@ class Typer:
                 )
             case Foreign(what=what):
                 raise self._refuse(f"{what} is not answered", expr.span, _foreign_hint(what))
-            case Ref() | Slot():
+            case Ref():
                 raise AssertionError("names are resolved before they are typed")
+
+    def _require_characters(self, text: Const) -> None:
+        """Refuse a text with NUL or a lone surrogate: no value has one, and no parser agrees."""
+        if "\0" in text.text or any("\ud800" <= char <= "\udfff" for char in text.text):
+            raise self._refuse(
+                "a text with a NUL character or half a character", text.span, "the text without it"
+            )
 
     def boolean(self, expr: Expr, where: str) -> None:
         """Refuse an expression that is no condition."""
@@ -167,7 +164,7 @@ class Typer:
             if found.kind not in ("null", "date" if dates else known[0].kind) and not literal_date:
                 first = "date" if dates else known[0].kind
                 raise self._refuse(
-                    f"{where} mixes {first} and {found.kind}",
+                    f"{first} and {found.kind} are mixed in {where}",
                     part.span or span,
                     _cast_hint(part, first),
                 )
@@ -184,7 +181,8 @@ class Typer:
         left, right, op = expr.left, expr.right, expr.op
         for column, other, sign in ((left, right, op), (right, left, _MIRROR.get(op, op))):
             if isinstance(column, Column) and self._dataset.column(column.name).edges:
-                self._edge(column, other, sign, expr.span)
+                declared = self._dataset.column(column.name)
+                require_edge(column, declared, sign, other, expr.span, self._refuse)
                 return BOOLEAN
         self._pairs(expr.op, left, right, expr.span)
         return BOOLEAN
@@ -206,41 +204,8 @@ class Typer:
         if op in ("=", "<>", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"):
             for column, other in ((left, right), (right, left)):
                 if isinstance(column, Column):
-                    self._declared(column, other)
-
-    def _declared(self, column: Column, literal: Expr) -> None:
-        """Refuse a literal that a bare column is never equal to."""
-        value = literal_value(literal)
-        if value is None:
-            return
-        declared = self._dataset.column(column.name)
-        if declared.kind is Kind.DATE and isinstance(value, str):
-            try:
-                value = datetime.date.fromisoformat(value)
-            except ValueError:
-                raise self._refuse(
-                    f"{value!r} is no date", literal.span, "a date as in '2025-01-31'"
-                ) from None
-        if declared.kind is Kind.BOOLEAN or declared.code(value) is not None:
-            return
-        nearest = ", ".join(repr(_shown(v)) for v in declared.nearest(value))
-        raise self._refuse(
-            f"{column.name} has no value {_shown(value)!r}",
-            literal.span,
-            f"a declared value; the nearest are {nearest}",
-        )
-
-    def _edge(self, column: Column, other: Expr, op: str, span: Span | None) -> None:
-        """Accept `column < edge` and `column >= edge` of a column in bins."""
-        declared = self._dataset.column(column.name)
-        value = literal_value(other)
-        number = isinstance(value, int | decimal.Decimal | float) and not isinstance(value, bool)
-        if op not in ("<", ">=") or not number or decimal.Decimal(str(value)) not in declared.edges:
-            raise self._refuse(
-                f"{column.name} is declared in bins, so only its edges can be compared",
-                span or column.span,
-                _edges(declared),
-            )
+                    declared = self._dataset.column(column.name)
+                    require_value(column, declared, other, self._refuse)
 
     def _op(self, expr: Op) -> Type:
         name, args = expr.name, expr.args
@@ -276,7 +241,7 @@ class Typer:
             raise self._refuse(f"{what} in {name}()", expr.span, f"{name}() without {what}")
         forms = functions.SIGNATURES.get(name)
         if forms is None:
-            raise self._refuse(*refused_function(name, expr.span))
+            raise self._refuse(*functions.refused(expr))
         types = tuple(self.of(arg) for arg in expr.args)
         kinds = tuple(t.kind for t in types)
         for args, value in forms:
@@ -289,49 +254,24 @@ class Typer:
                 return Type(kind, length)
         given = ", ".join(kinds) or "nothing"
         raise self._refuse(
-            f"{_called(name)} does not take ({given})",
+            f"{functions.shown(name)} does not take ({given})",
             expr.span,
-            f"a cast, e.g. CAST(... AS INTEGER); {_called(name)} takes {_forms(forms)}",
+            f"a cast, e.g. CAST(... AS INTEGER): it takes {functions.forms(name)}",
         )
 
     def _check_call(self, expr: Call, types: tuple[Type, ...]) -> None:
         """Collect the divisors and roots of a call, and refuse patterns that are not literal."""
         name, args = expr.name, expr.args
-        if any(isinstance(p, Call) and p.name in functions.AGGREGATES for p in walk(expr)):
-            return  # after noise: nothing to guard
-        zero = Const("integer", "0")
-        if name in _ZERO:
-            self.guards.append(
-                Guard(
-                    Compare("=", args[1], zero),
-                    f"the divisor of {_ZERO[name]} is 0 for some declared value",
-                    "NULLIF(divisor, 0)",
-                    args[1].span or expr.span,
-                )
-            )
-        if name == "sqrt":
-            self.guards.append(
-                Guard(
-                    Compare("<", args[0], zero),
-                    "sqrt() of a negative number for some declared value",
-                    "sqrt(greatest(..., 0))",
-                    expr.span,
-                )
-            )
-        if name in _LOGS:
-            for arg in args:
-                self.guards.append(
-                    Guard(
-                        Compare("<=", arg, zero),
-                        f"{name}() of a number that is not positive for some declared value",
-                        f"{name}(NULLIF(greatest(..., 0), 0))",
-                        expr.span,
-                    )
-                )
-        if name.startswith("regexp") and columns(args[1]):
+        if name.startswith("regexp") and not isinstance(args[1], Const):
             raise self._refuse(
                 f"the pattern of {name}() is not a literal", args[1].span, "a quoted pattern"
             )
+        if name == "levenshtein" and types[0].length * types[1].length > MAX_TEXT:
+            raise self._refuse(
+                "levenshtein() of long texts", expr.span, f"texts of {MAX_TEXT**0.5:.0f} characters"
+            )
+        if self._slots is None:
+            self.guards.extend(guards(expr))
 
     def _length(self, expr: Call, types: tuple[Type, ...]) -> int:
         """A bound on the characters of a text value. Raises Refused above MAX_TEXT."""
@@ -353,7 +293,7 @@ class Typer:
                 bound = max(lengths, default=0)
         if bound > MAX_TEXT:
             raise self._refuse(
-                f"{_called(expr.name)} could make a text of {bound:,} characters",
+                f"{functions.shown(expr.name)} could make a text of {bound:,} characters",
                 expr.span,
                 f"an expression whose texts stay below {MAX_TEXT:,} characters",
             )
@@ -372,66 +312,23 @@ def column_type(column: Declared) -> Type:
     return Type(_KIND[column.kind])
 
 
-def literal_value(
-    expr: Expr,
-) -> str | int | float | decimal.Decimal | bool | datetime.date | None:
-    """The Python value of a literal, or None when it is NULL or no literal."""
-    match expr:
-        case Const(kind="text", text=text):
-            return text
-        case Const(kind="integer", text=text):
-            return int(text)
-        case Const(kind="decimal", text=text):
-            return decimal.Decimal(text)
-        case Const(kind="double", text=text):
-            return float(text)
-        case Const(kind="boolean", text=text):
-            return text == "TRUE"
-        case Cast(arg=Const(kind="text", text=text), type="DATE"):
-            try:
-                return datetime.date.fromisoformat(text)
-            except ValueError:
-                return None  # DuckDB decides, on the public grid
-        case _:
-            return None
-
-
-def refused_function(name: str, span: Span | None) -> tuple[str, Span | None, str]:
-    """Why a function is not answered, where, and what to write instead."""
-    reason, hint = functions.REFUSED_FUNCTIONS.get(
-        name, ("is not on the list of what is answered", "an expression of functions on the list")
-    )
-    if name in functions.AGGREGATES:
-        reason, hint = "is an aggregate, which cannot stand here", "it in SELECT or HAVING"
-    return f"{_called(name).upper()} {reason}", span, hint
-
-
-def _called(name: str) -> str:
-    return f"{name}()" if name[0].isalpha() else name
-
-
-def _forms(forms: tuple[tuple[str, str], ...]) -> str:
-    shown = []
-    for args, _ in forms:
-        kinds = [functions.KINDS[c] for c in args if c in functions.KINDS]
-        shown.append("(" + ", ".join(kinds) + ")")
-    return " or ".join(shown)
-
-
-def _edges(column: Declared) -> str:
-    edges = ", ".join(str(edge) for edge in column.edges)
-    return f"{column.name} < edge, {column.name} >= edge, IS NULL or GROUP BY {column.name}; edges: {edges}"
-
-
-def _shown(value: object) -> object:
-    return str(value) if isinstance(value, datetime.date | decimal.Decimal) else value
-
-
 def _cast_hint(part: Expr, kind: str) -> str:
+    """How to make `part` a value of another kind."""
     name = {"number": "INTEGER", "text": "VARCHAR", "boolean": "BOOLEAN", "date": "DATE"}.get(kind)
-    if isinstance(part, Const) and part.kind == "text" and kind == "number":
-        return f"the number without quotes, or the cast: CAST('{part.text}' AS INTEGER)"
-    return f"the cast: CAST(... AS {name or kind.upper()})"
+    match part:
+        case Const(kind="text", text=text) if kind == "number":
+            return f"{text}, without quotes" if _is_number(text) else "a number, e.g. 30"
+        case Const(kind="integer" | "decimal" | "double", text=text) if kind == "text":
+            return f"the text with quotes: '{text}'"
+        case _:
+            return f"a cast, so that both sides are alike: CAST(... AS {name or kind.upper()})"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _foreign_hint(what: str) -> str:
@@ -441,4 +338,6 @@ def _foreign_hint(what: str) -> str:
         return "GROUP BY, which gives one row a group"
     if "subscript" in what:
         return "substring(column, 1, 1)"
+    if what == "a list":
+        return "the values in parentheses: IN (1, 2)"
     return "an expression of comparisons and functions on declared columns"

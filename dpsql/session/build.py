@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,18 +13,20 @@ from numpy.typing import NDArray
 from dpsql.accounting.events import Event
 from dpsql.curator.curator import Measurement
 from dpsql.curator.sensitivity import Sensitivity
+from dpsql.mechanisms.answers import Answers
 from dpsql.mechanisms.estimate import estimate
 from dpsql.mechanisms.quantile import simultaneous
-from dpsql.mechanisms.uncertain import Answers
 from dpsql.planner import Choice, Terms
 from dpsql.query.compile import Compiled
 from dpsql.query.finish import Finished, finish, planned
 from dpsql.query.grid import Grid
-from dpsql.release import Budget, Candidate, Plan, Release
+from dpsql.release import Budget, Candidate, Plan, Release, Row
 from dpsql.session import tell
 from dpsql.session.settings import Settings
 
-Cells = list[list[float | None]]
+Floats: TypeAlias = NDArray[np.float64]
+Lines: TypeAlias = "tuple[tuple[float | None, ...], ...]"
+Grids: TypeAlias = tuple[Lines, Lines, Lines]
 
 
 def build(
@@ -43,9 +46,9 @@ def build(
         )
     ]
     done = finish(compiled, grid, released)
-    rows, stderr, low, high, withheld = _errors(
-        compiled, done, measured.answers, measured.event, level, clamp=settings.clamp
-    )
+    answers = _answers(compiled, measured.answers, measured.event, clamp=settings.clamp)
+    columns = [_column(compiled, answers, at, level) for at in range(len(compiled.names))]
+    rows, (stderr, low, high), withheld = _errors(done, columns)
     if withheld:
         notes.append(
             f"{withheld} ratio{'s are' if withheld > 1 else ' is'} NULL: too few rows stand below "
@@ -67,6 +70,8 @@ def build(
         left=tell.budget(measured.receipt.after),
         notes=tuple(notes),
         dataset=compiled.bound.dataset.name,
+        noisy=tuple(column is not None for column in columns),
+        intervals=settings.intervals,
     )
 
 
@@ -82,11 +87,7 @@ def build_plan(
     """The plan of a statement that was not measured: keys, predicted errors, candidates."""
     _, notes = _level(compiled, settings.confidence)
     done = planned(compiled, grid)
-    nothing = tuple(
-        np.zeros((select.groups.size, len(block.weights)), np.int64)
-        for select, block in zip(compiled.selects, compiled.workload.blocks, strict=True)
-    )
-    stderr = _predicted(compiled, done, nothing, choice.event)
+    stderr = _predicted(compiled, done, choice.event)
     return Plan(
         compiled.names,
         compiled.types,
@@ -122,92 +123,89 @@ def _level(compiled: Compiled, confidence: float) -> tuple[float, list[str]]:
     return simultaneous(confidence, compiled.rows), [note]
 
 
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Of one output, a group each: standard errors, ends, and where it says nothing."""
+
+    stderr: Floats
+    low: Floats
+    high: Floats
+    doubtful: NDArray[np.bool_]
+
+
 def _errors(
-    compiled: Compiled,
-    done: Finished,
-    answers: Sequence[NDArray[np.int64]],
-    law: Event,
-    level: float,
-    *,
-    clamp: bool,
-) -> tuple[Any, Any, Any, Any, int]:
-    """Rows with doubtful ratios withheld, and the errors and intervals of every cell."""
-    width = len(compiled.names)
-    columns = _columns(compiled, done, answers, law, level, clamp=clamp)
-    rows = [list(row) for row in done.rows]
-    grids: list[Cells] = [[[None] * width for _ in rows] for _ in range(3)]
-    withheld = 0
-    for column, (errors, low, high, doubtful) in columns.items():
-        for at, row in enumerate(rows):
-            unsure = doubtful is not None and bool(doubtful[at])
-            if unsure:
-                withheld += 1
-                row[column] = None
-            grids[0][at][column] = None if unsure or row[column] is None else _finite(errors[at])
-            grids[1][at][column] = _end(low[at])
-            grids[2][at][column] = _end(high[at])
-    frozen = [tuple(tuple(line) for line in grid) for grid in grids]
-    return tuple(tuple(row) for row in rows), frozen[0], frozen[1], frozen[2], withheld
-
-
-def _columns(
-    compiled: Compiled,
-    done: Finished,
-    answers: Sequence[NDArray[np.int64]],
-    law: Event,
-    level: float,
-    *,
-    clamp: bool,
-) -> dict[int, tuple[Any, Any, Any, Any]]:
-    """For each output with an error: standard error, low, high and doubt, in the rows' order."""
+    done: Finished, columns: Sequence[_Column | None]
+) -> tuple[tuple[Row, ...], Grids, int]:
+    """Rows with doubtful ratios withheld, the errors and ends of every cell, how many withheld."""
     order = np.array(done.sources, np.int64)
-    found: dict[int, tuple[Any, Any, Any, Any]] = {}
-    for column in range(len(compiled.names)):
-        parts: list[Any] = []
-        for select, noisy, factors in zip(compiled.selects, answers, compiled.factors, strict=True):
-            uncertain = Answers(noisy, law, select.estimators, factors, clamp)
-            parts.append(uncertain.intervals(select.bound.items[column][0], level))
-        if all(part is None for part in parts):
+    rows = list(done.rows)
+    nothing = [None] * len(rows)
+    grids: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
+    withheld = 0
+    for column, found in enumerate(columns):
+        if found is None:
+            for grid in grids:
+                grid.append(nothing)
             continue
-        sizes = [select.groups.size for select in compiled.selects]
-        joined: list[Any] = []
-        for which in range(4):
-            pieces = [
-                np.full(size, np.nan) if part is None
-                else np.zeros(size, bool) if part[which] is None
-                else part[which]
-                for part, size in zip(parts, sizes, strict=True)
-            ]  # fmt: skip
-            joined.append(np.concatenate(pieces)[order])
-        doubt = joined[3] if any(p is not None and p[3] is not None for p in parts) else None
-        found[column] = (joined[0], joined[1], joined[2], doubt)
+        for at in np.flatnonzero(found.doubtful[order]).tolist():
+            rows[at] = (*rows[at][:column], None, *rows[at][column + 1 :])
+            withheld += 1
+        empty = np.fromiter((row[column] is None for row in rows), bool, len(rows))
+        stderr, low, high = found.stderr[order], found.low[order], found.high[order]
+        grids[0].append(_masked(stderr, empty | ~np.isfinite(stderr)))
+        grids[1].append(_masked(low, np.isnan(low)))
+        grids[2].append(_masked(high, np.isnan(high)))
+    lines = [tuple(zip(*grid, strict=True)) for grid in grids]
+    return tuple(rows), (lines[0], lines[1], lines[2]), withheld
+
+
+def _masked(values: Floats, out: NDArray[np.bool_]) -> list[float | None]:
+    """The values, None where `out` says so."""
+    found: list[float | None] = values.tolist()
+    for at in np.flatnonzero(out).tolist():
+        found[at] = None
     return found
 
 
-def _predicted(
-    compiled: Compiled, done: Finished, nothing: Sequence[NDArray[np.int64]], law: Event
-) -> tuple[tuple[float | None, ...], ...]:
+def _column(
+    compiled: Compiled, answers: Sequence[Answers], column: int, level: float
+) -> _Column | None:
+    """The errors of one output in every group of every SELECT; None where it has none."""
+    found = []
+    known = False
+    for select, some in zip(compiled.selects, answers, strict=True):
+        size = select.groups.size
+        part = some.intervals(select.bound.items[column][0], level)
+        if part is None:
+            empty = np.full(size, np.nan)
+            found.append((empty, empty, empty, np.zeros(size, bool)))
+            continue
+        known = True
+        stderr, low, high, doubtful = part
+        found.append((stderr, low, high, np.zeros(size, bool) if doubtful is None else doubtful))
+    if not known:
+        return None
+    stderr, low, high, doubtful = (np.concatenate(pieces) for pieces in zip(*found, strict=True))
+    return _Column(stderr, low, high, doubtful)
+
+
+def _answers(
+    compiled: Compiled, noisy: Sequence[NDArray[np.int64]], law: Event, *, clamp: bool
+) -> list[Answers]:
+    """The answers of each SELECT, ready for its outputs."""
+    return [
+        Answers(some, law, select.estimators, factors, clamp)
+        for select, some, factors in zip(compiled.selects, noisy, compiled.factors, strict=True)
+    ]
+
+
+def _predicted(compiled: Compiled, done: Finished, law: Event) -> Lines:
     """Standard errors that can be told before measuring: those of linear outputs."""
-    width = len(compiled.names)
-    columns: list[list[float | None]] = []
-    for select, answers, factors in zip(compiled.selects, nothing, compiled.factors, strict=True):
-        uncertain = Answers(answers, law, select.estimators, factors, False)
-        line: list[float | None] = []
-        for expr, _ in select.bound.items:
-            value = uncertain.of(expr)
-            known = value is not None and value.linear is not None and value.gradient
-            found = uncertain.intervals(expr, 0.95) if known else None
-            line.append(float(found[0][0]) if found is not None and len(found[0]) else None)
-        columns.extend([line] * select.groups.size)
-    return tuple(tuple(columns[source][:width]) for source in done.sources)
-
-
-def _finite(value: Any) -> float | None:
-    found = float(value)
-    return found if math.isfinite(found) else None
-
-
-def _end(value: Any) -> float | None:
-    """An end of an interval; None for the NaN of a cell that has none."""
-    found = float(value)
-    return None if math.isnan(found) else found
+    nothing = [np.zeros((1, len(b.weights)), np.int64) for b in compiled.workload.blocks]
+    lines: list[tuple[float | None, ...]] = []
+    for select, answers in zip(
+        compiled.selects, _answers(compiled, nothing, law, clamp=False), strict=True
+    ):
+        line = tuple(answers.predicted(expr) for expr, _ in select.bound.items)
+        lines.extend([line] * select.groups.size)
+    return tuple(lines[source] for source in done.sources)

@@ -211,11 +211,11 @@ class Session:
         balance = self.ledger.balance(self.user, bound.dataset.name)
         terms = Terms.of(balance.grant)
         _check_delta(ask, terms.delta)
-        curator = self._curator(bound.dataset)
         choice = choose(compiled.workload, bound.dataset, _asked(settings), terms)
+        curator = self._curator(bound.dataset)
         with self._charging(balance):
             measured = curator.measure(compiled.workload, choice.noise, ask.text.sql.strip())
-        self._paid = tell.price(measured.receipt.price, terms)
+            self._paid = tell.price(measured.receipt.price, terms)
         return build(compiled, self._grid(bound.dataset), measured, choice, settings, terms)
 
     @contextlib.contextmanager

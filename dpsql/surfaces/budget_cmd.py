@@ -12,8 +12,8 @@ from dpsql.errors import NoGrant, SourceError
 from dpsql.surfaces.budget_options import common, dataset_of, done, ledger_of, named
 from dpsql.surfaces.budget_shared import cap, group
 from dpsql.surfaces.budget_verify import verify
-from dpsql.surfaces.commands import Run
 from dpsql.surfaces.options import database
+from dpsql.surfaces.run import Run
 
 
 @click.group()

@@ -8,8 +8,8 @@ import click
 
 from dpsql.errors import UsageError
 from dpsql.surfaces.budget_options import common, dataset_of, done, ledger_of
-from dpsql.surfaces.commands import Run
 from dpsql.surfaces.options import database
+from dpsql.surfaces.run import Run
 
 
 @click.command()

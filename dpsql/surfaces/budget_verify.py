@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from dpsql.surfaces.budget_options import place_of
-from dpsql.surfaces.commands import Run
 from dpsql.surfaces.options import database, ledger_option
+from dpsql.surfaces.run import Run
 
 BROKEN = 4
 

@@ -8,46 +8,41 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import pairwise
-from types import FrameType
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
-if TYPE_CHECKING:
-    from dpsql.surfaces.commands import Run
+from dpsql.surfaces.run import Run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `dpsql` with the arguments (those of the process by default); gives the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        from dpsql.surfaces import terminal
-
-        terminal.prepare()
-        code = _run(given)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        code = 0  # whoever read the output has left; what was asked is done
-        _abandon(sys.stdout)
-    except OSError:
-        code = 2  # standard output is full or gone
-        _abandon(sys.stdout)
-    except KeyboardInterrupt:
-        code = 130
+    run, code = Run(), 0
+    with run.listening():
+        try:
+            code = _run(given, run)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _abandon(sys.stdout)  # whoever read the output has left; what was asked is done
+        except OSError:
+            _abandon(sys.stdout)  # it is full or gone
+            code = code or 2
+    if arguments is None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said; the process ends
     return code
 
 
-def _run(given: list[str]) -> int:
+def _run(given: list[str], run: Run) -> int:
     import click
 
     from dpsql.errors import UsageError
-    from dpsql.surfaces.commands import Run, root
+    from dpsql.surfaces import terminal
+    from dpsql.surfaces.commands import root
 
-    run = Run()
+    terminal.prepare()
     try:
-        with _listening(run), root.make_context("dpsql", given, obj=run) as context:
+        with run.open(), root.make_context("dpsql", given, obj=run) as context:
             root.invoke(context)
         return run.code
     except click.exceptions.Exit as done:
@@ -63,25 +58,6 @@ def _run(given: list[str]) -> int:
         raise
     except (Exception, KeyboardInterrupt) as error:
         return _report(KeyboardInterrupt() if run.interrupted else error, given, run)
-
-
-@contextmanager
-def _listening(run: Run) -> Iterator[None]:
-    """Remember Ctrl-C in `run`: a library may turn the KeyboardInterrupt into an error."""
-
-    def press(number: int, frame: FrameType | None) -> None:
-        run.interrupted = True
-        signal.default_int_handler(number, frame)
-
-    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not usual or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signal.signal(signal.SIGINT, press)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _report(error: BaseException, given: list[str], run: Run) -> int:

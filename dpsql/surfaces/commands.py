@@ -1,18 +1,11 @@
-"""The tree of commands, each loaded when it is used, and what a run keeps."""
+"""The tree of commands, each loaded when it is used."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from dpsql.release import Cost
-    from dpsql.session import Session
 
 _COMMANDS = {
     "demo": "demo:demo",
@@ -53,30 +46,9 @@ from the operating system.
 \b
 Exit codes: 0 answered, 1 SQL refused, 2 usage or schema, 3 data source, 4 budget,
 70 internal error, 130 interrupted. Errors go to standard error, as JSON with --format json.
-DPSQL_DEBUG=1 adds the stack of an error.
+DPSQL_DEBUG=1 adds the stack of an error, and for owners' commands its message, which may
+quote data.
 """
-
-
-@dataclass(slots=True)
-class Run:
-    """What one run of the command knows when it ends."""
-
-    session: Session | None = None
-    owner: bool = False
-    code: int = 0
-    asking: bool = False
-    interrupted: bool = False  # Ctrl-C was pressed, whatever error a library made of it
-
-    @contextmanager
-    def statement(self) -> Iterator[None]:
-        """While a statement is answered and shown; an error in it leaves it `asking`."""
-        self.asking = True
-        yield
-        self.asking = False
-
-    def charged(self) -> Cost | None:
-        """What the statement that went wrong took from the purse."""
-        return self.session.last_charge if self.session and self.asking else None
 
 
 class Root(click.Group):

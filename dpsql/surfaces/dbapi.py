@@ -228,7 +228,7 @@ class Cursor:
         """Answer one statement and add its rows to the page."""
         session = self.connection.session
         release = session.answer(sql, _literals(parameters), **settings)
-        page = sheet(release, intervals=_wanted(settings, session))
+        page = sheet(release)
         if self._page is not None:
             page = Sheet(page.columns, page.types, [*self._page.rows, *page.rows])
         self._page, self._releases = page, (*self._releases, release)
@@ -343,9 +343,3 @@ def _literals(parameters: Parameters) -> Parameters:
     if isinstance(parameters, str | bytes):
         raise UsageError("parameters are a list or tuple, one value for each ? in the statement")
     return parameters
-
-
-def _wanted(settings: Mapping[str, Any], session: Session) -> bool:
-    """Whether the statement's intervals are columns."""
-    wanted = settings.get("intervals", session.settings.intervals)
-    return wanted.lower() in ("on", "true", "1") if isinstance(wanted, str) else bool(wanted)

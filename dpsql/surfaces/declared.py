@@ -37,6 +37,14 @@ def dataset_lines(
     yield f"{len(rows)} columns · {universe(dataset)} possible records"
 
 
+def well_formed(dataset: Dataset) -> str:
+    """That a schema file has no fault of its own."""
+    return (
+        f"{dataset.name} is well formed: {len(dataset.columns)} columns, "
+        f"{universe(dataset)} possible records; give the database to compare it with the data"
+    )
+
+
 def protected(dataset: Dataset) -> str:
     """Whose presence the answers hide, and how."""
     unit = dataset.unit

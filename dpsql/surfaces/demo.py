@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpsql.errors import Refused, UsageError
-from dpsql.surfaces.commands import Run
 from dpsql.surfaces.options import opened
+from dpsql.surfaces.run import Run
 
 if TYPE_CHECKING:
     from dpsql.session import Session
@@ -41,7 +41,7 @@ def demo(run: Run, /, folder: Path | None, user: str | None) -> None:
     dpsql demo ~/dpsql-demo
     """
     run.owner = True
-    room = build(folder)
+    room = build(run, folder)
     database = room / NAME
     from dpsql.accounting.ledger import Ledger
     from dpsql.surfaces.purses import purse_lines
@@ -67,7 +67,7 @@ def demo(run: Run, /, folder: Path | None, user: str | None) -> None:
     )
 
 
-def build(folder: Path | None) -> Path:
+def build(run: Run, folder: Path | None) -> Path:
     """A folder with the database and its schema. Raises UsageError if it holds one already."""
     try:
         if folder is None:
@@ -84,7 +84,7 @@ def build(folder: Path | None) -> Path:
         for name in ("adult.toml", "NOTICE.txt"):
             (room / name).write_bytes((data / name).read_bytes())
         with resources.as_file(data / "adult.parquet") as records:
-            _load(room / NAME, records)
+            _load(run, room / NAME, records)
     except OSError as error:
         reason = (error.strerror or "output failed").lower()
         raise UsageError(
@@ -93,8 +93,9 @@ def build(folder: Path | None) -> Path:
     return room
 
 
-def _load(database: Path, records: Path) -> None:
-    import duckdb
+def _load(run: Run, database: Path, records: Path) -> None:
+    with run.importing():
+        import duckdb
 
     with duckdb.connect(str(database)) as connection:
         connection.execute("CREATE TABLE adult AS FROM read_parquet($1)", [str(records)])
@@ -143,7 +144,7 @@ def _answer(session: Session, run: Run, who: list[str], sql: str, **settings: An
     try:
         with run.statement():
             release = session.answer(sql, **settings)
-            show(release, "table", settings.get("intervals", False), None, run)
+            show(release, "table", None, run)
     except Refused as error:
         _say(faults.refusal(error, None))
     _say("")

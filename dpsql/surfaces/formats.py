@@ -8,7 +8,6 @@ from typing import Any
 
 from dpsql.release import Cost, Plan, Release, Row
 from dpsql.surfaces.figures import Style, ceiling, figure, floor, measured, percent, plain, share
-from dpsql.surfaces.sheet import measured as measured_columns
 from dpsql.surfaces.sheet import numeric, sheet
 from dpsql.surfaces.table import table
 from dpsql.surfaces.terminal import joined, visible
@@ -29,44 +28,41 @@ def lines(
     release: Release,
     form: str,
     *,
-    intervals: bool = False,
     width: int | None = None,
     drawn: bool = True,
 ) -> Iterator[str]:
     """The release in a text format, line by line."""
     match form:
         case "csv":
-            return csv_lines(release, intervals=intervals)
+            return csv_lines(release)
         case "json":
             return json_lines(release.to_dict())
         case "markdown":
-            return markdown_lines(release, intervals=intervals)
+            return markdown_lines(release)
         case "table":
-            return table_lines(release, intervals=intervals, width=width, drawn=drawn)
+            return table_lines(release, width=width, drawn=drawn)
         case _:
             raise ValueError(f"not a text format: {form!r}")
 
 
-def table_lines(
-    release: Release, *, intervals: bool = False, width: int | None = None, drawn: bool = True
-) -> Iterator[str]:
+def table_lines(release: Release, *, width: int | None = None, drawn: bool = True) -> Iterator[str]:
     """A drawn table of values and half-widths, and below it the price and the notes.
 
-    With `intervals` the bounds are columns of their own and no half-width is shown.
+    Where intervals were asked for the bounds are columns of their own and no half-width is shown.
     """
     if release.columns:
-        columns, cells, right = _grid(release, intervals)
+        columns, cells, right = _grid(release)
         yield from table(columns, cells, right, width=width, drawn=drawn)
     yield joined(summary(release), width)
     yield from (f"note: {visible(note)}" for note in release.notes)
 
 
-def _grid(release: Release, intervals: bool) -> tuple[list[str], list[list[str]], list[bool]]:
+def _grid(release: Release) -> tuple[list[str], list[list[str]], list[bool]]:
     """Names, cells and alignments of the table: measured cells first in pairs, then padded."""
     names: list[str] = []
     right: list[bool] = []
     made: list[list[str]] = []
-    noisy = measured_columns(release)
+    noisy = [index for index, is_noisy in enumerate(release.noisy) if is_noisy]
     for index, name in enumerate(release.columns):
         values = [row[index] for row in release.rows]
         if index not in noisy:
@@ -81,7 +77,7 @@ def _grid(release: Release, intervals: bool) -> tuple[list[str], list[list[str]]
         pairs = [measured(*triple, style) for triple in triples]
         right += [True]
         names.append(name)
-        if intervals:
+        if release.intervals:
             names += [f"{name}_low", f"{name}_high"]
             right += [True, True]
             made.append([value for value, _ in pairs])
@@ -110,7 +106,7 @@ def summary(release: Release) -> list[str]:
     if price is None:
         return ["free: nothing was charged"]
     parts = [release.backend] if release.backend else []
-    if measured_columns(release):
+    if any(release.noisy):
         parts.append(f"{100 * release.confidence:.4g} % intervals")
     if release.reused:
         parts.append("released before")
@@ -126,9 +122,9 @@ def priced(price: Cost, part: float | None) -> str:
     return words if part is None else f"{words}, {percent(part)} of the grant"
 
 
-def csv_lines(release: Release, *, intervals: bool = False) -> Iterator[str]:
+def csv_lines(release: Release) -> Iterator[str]:
     """A header row and the plain values. NULL is an empty field, an empty text is `""`."""
-    page = sheet(release, intervals=intervals)
+    page = sheet(release)
     yield ",".join(_field(name) for name in page.columns)
     for row in page.rows:
         yield ",".join(_field(plain(value)) for value in row)
@@ -142,9 +138,9 @@ def _field(text: str | None) -> str:
     return text
 
 
-def markdown_lines(release: Release, *, intervals: bool = False) -> Iterator[str]:
+def markdown_lines(release: Release) -> Iterator[str]:
     """A Markdown table of the plain values, numbers to the right."""
-    page = sheet(release, intervals=intervals)
+    page = sheet(release)
     yield _markdown(page.columns)
     yield "| " + " | ".join("---:" if numeric(kind) else "---" for kind in page.types) + " |"
     for row in page.rows:

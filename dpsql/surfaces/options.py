@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dpsql.errors import UsageError
-from dpsql.surfaces.commands import Run
+from dpsql.surfaces.run import Run
 
 if TYPE_CHECKING:
     from dpsql.session import Session
@@ -151,7 +151,8 @@ def opened(
     settings: dict[str, Any],
 ) -> Iterator[Session]:
     """A session, known to the run so that an interruption can say what was charged."""
-    from dpsql.session import Session
+    with run.importing():
+        from dpsql.session import Session
 
     with Session(
         db, schema=list(schemas) or None, user=user, ledger=ledger, settings=settings

@@ -43,7 +43,7 @@ class Target:
         try:
             handle, draft = tempfile.mkstemp(prefix=f".{real.name}.", dir=real.parent)
         except OSError as error:
-            raise UsageError(f"cannot write {path}: {words(error)}") from None
+            raise UsageError(f"cannot write {path}: {words_of(error)}") from None
         os.close(handle)
         self._draft = Path(draft)
 
@@ -74,7 +74,7 @@ def text_writer(made: Iterable[str]) -> Callable[[Path], None]:
     return write
 
 
-def words(error: OSError) -> str:
+def words_of(error: OSError) -> str:
     """What the operating system said."""
     return (error.strerror or "input or output failed").lower()
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpsql.surfaces.commands import Run
 from dpsql.surfaces.options import (
     chosen,
     database,
@@ -17,6 +16,7 @@ from dpsql.surfaces.options import (
     setting_options,
     statement,
 )
+from dpsql.surfaces.run import Run
 
 if TYPE_CHECKING:
     from dpsql.release import Release
@@ -86,13 +86,13 @@ def query(
     try:
         with opened(run, db, schemas, user, ledger, chosen(settings)) as session, run.statement():
             release = session.answer(sql)
-            show(release, form, session.settings.intervals, target, run)
+            show(release, form, target, run)
     finally:
         if target is not None:
             target.discard()
 
 
-def show(release: Release, form: str, intervals: bool, target: Target | None, run: Run) -> None:
+def show(release: Release, form: str, target: Target | None, run: Run) -> None:
     """Write the release to its file or to standard output.
 
     A paid answer is never lost: what a file cannot take is printed, and what standard output
@@ -100,12 +100,11 @@ def show(release: Release, form: str, intervals: bool, target: Target | None, ru
     """
     from dpsql.surfaces import terminal
     from dpsql.surfaces.formats import lines, summary
-    from dpsql.surfaces.output import aside, text_writer, words, write_lines
+    from dpsql.surfaces.output import aside, text_writer, words_of, write_lines
 
     made = lines(
         release,
         form if form != "parquet" else "csv",
-        intervals=intervals,
         width=terminal.width(sys.stdout) if target is None else None,
         drawn=target is not None or terminal.draws(sys.stdout),
     )
@@ -115,16 +114,16 @@ def show(release: Release, form: str, intervals: bool, target: Target | None, ru
                 from dpsql.surfaces import frames
                 from dpsql.surfaces.sheet import sheet
 
-                page = sheet(release, intervals=intervals)
+                page = sheet(release)
                 target.place(lambda path: frames.parquet(page, path))
             else:
                 target.place(text_writer(made))
         except OSError as error:
             terminal.say(
-                f"cannot write {target.path}: {words(error)}; the answer follows", sys.stderr
+                f"cannot write {target.path}: {words_of(error)}; the answer follows", sys.stderr
             )
             run.code = 2
-            show(release, "csv" if form == "parquet" else form, intervals, None, run)
+            show(release, "csv" if form == "parquet" else form, None, run)
             return
         aside(f"wrote {len(release.rows):,} rows to {target.path}")
     else:
@@ -134,10 +133,11 @@ def show(release: Release, form: str, intervals: bool, target: Target | None, ru
             raise
         except OSError as error:
             terminal.say(
-                f"cannot write to standard output: {words(error)}; the answer follows", sys.stderr
+                f"cannot write to standard output: {words_of(error)}; the answer follows",
+                sys.stderr,
             )
             run.code = 2
-            again = lines(release, form, intervals=intervals, drawn=terminal.draws(sys.stderr))
+            again = lines(release, form, drawn=terminal.draws(sys.stderr))
             write_lines(again, sys.stderr)
             return
     if form != "table" and form != "json":

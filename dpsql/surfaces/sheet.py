@@ -17,10 +17,10 @@ class Sheet:
     rows: Sequence[Row]
 
 
-def sheet(release: Release, *, intervals: bool) -> Sheet:
-    """The release's values; with `intervals`, `<name>_low` and `<name>_high` follow each value
-    column, as DOUBLE."""
-    bounded = measured(release) if intervals else ()
+def sheet(release: Release) -> Sheet:
+    """The release's values; where intervals were asked for as columns, `<name>_low` and
+    `<name>_high` follow each noisy column, as DOUBLE."""
+    bounded = [i for i, noisy in enumerate(release.noisy) if noisy and release.intervals]
     if not bounded:
         return Sheet(release.columns, release.types, release.rows)
     columns: list[str] = []
@@ -40,15 +40,6 @@ def sheet(release: Release, *, intervals: bool) -> Sheet:
         for row, low, high in zip(release.rows, release.low, release.high, strict=True)
     ]
     return Sheet(tuple(columns), tuple(types), rows)
-
-
-def measured(release: Release) -> frozenset[int]:
-    """Positions of the columns that hold noisy values: those with an error in some row."""
-    return frozenset(
-        index
-        for index in range(len(release.columns))
-        if any(line[index] is not None for grid in (release.stderr, release.low) for line in grid)
-    )
 
 
 def distinct(names: Iterable[str]) -> tuple[str, ...]:

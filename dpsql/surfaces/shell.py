@@ -12,7 +12,6 @@ import click
 
 from dpsql.errors import Error, NoGrant, UsageError
 from dpsql.surfaces import statements
-from dpsql.surfaces.commands import Run
 from dpsql.surfaces.options import (
     chosen,
     database,
@@ -22,6 +21,7 @@ from dpsql.surfaces.options import (
     read,
     setting_options,
 )
+from dpsql.surfaces.run import Run
 
 if TYPE_CHECKING:
     from dpsql.session import Session
@@ -131,7 +131,7 @@ class Shell:
 
         with self._run.statement():
             release = self._session.answer(sql.strip())
-            show(release, self._form, self._session.settings.intervals, None, self._run)
+            show(release, self._form, None, self._run)
 
     def _command(self, words: str) -> None:
         name, _, rest = words.partition(" ")

@@ -7,7 +7,6 @@ import io
 import os
 import sys
 import unicodedata
-from collections.abc import Iterator
 from typing import TextIO
 
 DRAWN = "┌┬┐├┼┤└┴┘─│±·ερδ√…█░≈"
@@ -94,7 +93,7 @@ def cells(text: str) -> int:
         return len(text)
     from wcwidth import wcswidth
 
-    return max(wcswidth(text), 0)
+    return max(wcswidth(f" {text} ") - 2, 0)  # between spaces, as in a table
 
 
 def visible(text: str, keep: str = "") -> str:
@@ -126,16 +125,29 @@ def cut(text: str, columns: int, ellipsis: str) -> str:
     return kept + ellipsis
 
 
-@contextlib.contextmanager
-def progress(words: str) -> Iterator[None]:
-    """Show on standard error, when it is a terminal, that long work goes on."""
-    watched = is_terminal(sys.stderr)
-    if watched:
-        sys.stderr.write(signs(words, sys.stderr))
-        sys.stderr.flush()
-    try:
-        yield
-    finally:
-        if watched:
-            sys.stderr.write("\r" + " " * cells(signs(words, sys.stderr)) + "\r")
+class Progress:
+    """Shows on standard error, when a person watches it, how much of long work is done."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+        self._shown = 0
+        self._watched = is_terminal(sys.stderr)
+
+    def __call__(self, done: int, steps: int) -> None:
+        """Show that `done` of `steps` steps are done."""
+        if self._watched:
+            text = signs(f"{self._words} … {100 * done // max(steps, 1)} %", sys.stderr)
+            self._write("\r" + text)
+            self._shown = cells(text)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._shown:
+            self._write("\r" + " " * self._shown + "\r")
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
             sys.stderr.flush()

@@ -6,7 +6,6 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -88,7 +87,3 @@ def cells_of() -> Callable[..., Counter[tuple[int, ...]]]:
 @pytest.fixture
 def key() -> bytes:
     return KEY
-
-
-def pytest_make_parametrize_id(config: Any, val: object) -> str | None:
-    return val.name if isinstance(val, Column) else None

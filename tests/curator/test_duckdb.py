@@ -115,15 +115,26 @@ def test_text_of_a_csv_file_stays_text(bench: Any) -> None:
     assert bench.count(path, bench.dataset(state, age)) == expected
 
 
-def test_types_of_a_csv_file_are_those_of_all_its_rows(bench: Any) -> None:
+def test_no_row_of_a_csv_file_decides_whether_it_is_read(bench: Any) -> None:
     path = bench.folder / "a.csv"
-    path.write_text("age\n" + "1\n" * 50_000 + "1.7\n")
-    with pytest.raises(SourceError, match="declared as an integer, and the table has DOUBLE"):
-        bench.open(path, bench.dataset(AGE))
-    path.write_text("age\n" + "1\n" * 50_000 + "secret\n")
-    with pytest.raises(SourceError, match="VARCHAR") as caught:
-        bench.open(path, bench.dataset(AGE))
-    assert "secret" not in str(caught.value)
+    whole = "age\n" + "1\n" * 50_000
+    for last in ("1.7", "secret", "", '"', "1,2,3", "99999999999999999999", "0x1", "+ 1"):
+        path.write_text(f"{whole}{last}\n")
+        assert bench.count(path, bench.dataset(AGE)) == Counter({(1,): 50_000}), last
+    path.write_text(f"{whole} +2 \n")
+    assert bench.count(path, bench.dataset(AGE)) == Counter({(1,): 50_000, (2,): 1})
+
+
+def test_fields_of_a_csv_file_are_read_as_declared(bench: Any) -> None:
+    path = bench.folder / "a.csv"
+    path.write_text("weight;day;smoker\n0.5;2025-01-02;true\n1e0;2025-01-01;F\nx;y;z\n;;\n")
+    weight = Column("weight", Kind.NUMBER, nullable=True, minimum=Decimal(0), maximum=Decimal(1),
+                    step=Decimal("0.5"))  # fmt: skip
+    first, last = date(2025, 1, 1), date(2025, 1, 2)
+    day = Column("day", Kind.DATE, nullable=True, minimum=first, maximum=last)
+    smoker = Column("smoker", Kind.BOOLEAN, nullable=True)
+    expected = Counter({(1, 1, 1): 1, (2, 0, 0): 1, (3, 2, 2): 2})
+    assert bench.count(path, bench.dataset(weight, day, smoker)) == expected
 
 
 def test_a_csv_column_without_values_has_its_declared_type(bench: Any) -> None:

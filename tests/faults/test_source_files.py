@@ -240,7 +240,7 @@ def test_a_file_that_is_not_parquet(tmp_path: Path, content: bytes) -> None:
     assert "is not a Parquet file" in refusal(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"age,b\n1,2\n3\n4,5,6,7\n" * 9, b"\xff\xfe\x00age\n"])
+@pytest.mark.parametrize("content", [b"", b"age,Age\n1,2\n", b"\xff\xfe\x00age\n"])
 def test_a_file_that_is_not_csv(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes(content)
@@ -348,6 +348,21 @@ def test_a_file_that_is_replaced_changed_or_gone_while_open(
     again = DuckDBEngine(path, declared())
     assert total(again) == 100_000
     again.close()
+
+
+def test_a_writer_that_gets_in_is_noticed(database: Path) -> None:
+    """POSIX drops a process's lock on a file when any of its readers closes it."""
+    engine, other = (DuckDBEngine(database, declared()) for _ in range(2))
+    assert total(engine) == 100_000
+    other.close()
+    write = "import duckdb, sys; duckdb.connect(sys.argv[1]).execute('DELETE FROM t')"
+    written = subprocess.run([sys.executable, "-c", write, str(database)], capture_output=True)
+    if written.returncode == 0:
+        with pytest.raises(SourceError, match="changed after it was opened"):
+            engine.counts(())
+    else:
+        assert total(engine) == 100_000
+    engine.close()
 
 
 def test_a_snapshot_is_the_same_for_all_who_look(database: Path) -> None:

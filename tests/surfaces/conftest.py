@@ -49,6 +49,7 @@ def released(
         stderr=stderr,
         low=standard.pop("low", shifted(-1)),
         high=standard.pop("high", shifted(1)),
+        noisy=tuple(h is not None for h in half),
         **standard,
     )
 

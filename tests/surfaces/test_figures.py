@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsql.release import Budget, Cost
@@ -42,6 +42,7 @@ def test_a_value_is_shown_with_its_half_width(
     assert "".join(measured(value, low, high)) == shown
 
 
+@settings(derandomize=True, deadline=None)
 @given(
     st.floats(-1e12, 1e12),
     st.floats(1e-9, 1e6),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from wcwidth import wcswidth
 
@@ -59,6 +59,7 @@ def test_an_empty_table_shows_its_columns() -> None:
     assert drawn(("a" * 20, "b" * 30), [], (True, True), width=40).endswith("(no rows)")
 
 
+@settings(derandomize=True, deadline=None)
 @given(st.lists(st.tuples(TEXT, TEXT, TEXT), max_size=5), st.integers(40, 120))
 def test_every_line_fits_the_terminal(rows: list[tuple[str, str, str]], width: int) -> None:
     lines = list(table(("a", "b", "c"), rows, (False, False, False), width=width))

@@ -29,7 +29,6 @@ from dpsql.errors import Refused
 from dpsql.release import Cost
 
 class Session:
-    settings = SimpleNamespace(intervals=False)
     last_charge = None
     user, datasets = "alice", {{"adult": None}}
     def __init__(self, *a, **k): pass

@@ -166,17 +166,22 @@ class Connection:
         self.execute("SET enable_external_access = false")
         self.execute("SET lock_configuration = true")
 
+    @property
+    def forked(self) -> bool:
+        """Whether this process is a fork of the one that opened it, and cannot use it."""
+        return os.getpid() != self._process
+
     def interrupt(self) -> None:
         """Stop the running statement, from another thread; it raises a Fault there."""
         self._duckdb.interrupt()
 
     def close(self) -> None:
         """Let go of all files."""
-        if os.getpid() == self._process:
+        if not self.forked:
             self._duckdb.close()
 
     def _run(self, work: Callable[[], T], running: duckdb.DuckDBPyConnection | None) -> T:
-        if os.getpid() != self._process:
+        if self.forked:
             raise Fault(Trouble.IN_USE)
         outcome: list[T | Trouble] = []
         done = threading.Event()

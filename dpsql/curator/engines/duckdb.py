@@ -141,6 +141,8 @@ class DuckDBEngine:
         what = self._source.files.what
         if not self._release.alive:
             raise SourceError(f"{what} was closed: open it again")
+        if self._source.connection.forked:
+            raise SourceError(f"{what} was opened before a fork: open it again after it")
         if self._source.files.stamp() != self._source.stamp:
             raise SourceError(f"{what} changed after it was opened: open it again")
 

@@ -36,8 +36,9 @@ def _tree(value: str, edges: Sequence[float], low: int, high: int) -> str:
 def grid_code(value: str, column: Column) -> str:
     """The last point of a decimal grid that is at or below a DOUBLE, where a point is a DOUBLE too.
 
-    (value - minimum) / step, in floating point, is off by one point at most where the grid is no
-    finer than DOUBLEs are (the schema sees to that), so the points next to its floor decide. The
+    The grid is no finer than DOUBLEs are (the schema sees to that) and has at most 10^7 points, so
+    the floor of (value - minimum) / step is less than two points off: the points next to it decide
+    (the code is the point before it, and one more for each of three that the value reaches). The
     point i is (start + i * stride) / unit: integers below 2^53 and one division, which rounds to
     the nearest DOUBLE. Grids with larger integers are compared point by point, in a tree.
     """

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+from pathlib import Path
+from typing import Final
+
 from dpsql.curator.engines import quote
 from dpsql.curator.engines.connection import Connection, Fault, Trouble
 from dpsql.curator.engines.files import Files
 from dpsql.errors import SourceError
-from dpsql.schema import Dataset
+from dpsql.schema import Column, Dataset
 
 
 def read_parquet(connection: Connection, files: Files) -> str:
@@ -22,25 +27,69 @@ def read_parquet(connection: Connection, files: Files) -> str:
 
 
 def read_csv(connection: Connection, files: Files, dataset: Dataset | None) -> str:
-    """The relation of a CSV file with a header, whose types are those of all its rows.
+    """The relation of a CSV file with a header. Raises SourceError.
 
-    What is declared as text is read as text (01 stays 01), and so is the id of a unit. A column
-    without any value has the type that is declared. Raises SourceError.
+    For a declared table every field is text that is read as the column's declared type; a field
+    that is none of it, and a line with another number of fields, lie outside the domain. Nothing
+    is sniffed but the header, so that no row decides what is refused. An owner's query, and the
+    draft of a schema, see the types that DuckDB finds.
     """
     _only(connection, files)
     try:
-        texts = _csv(files, "all_varchar = true")
-        names = {row[0]: "" for row in connection.rows(f"DESCRIBE SELECT * FROM {texts}")}
-        types = {name: "VARCHAR" for name in names if name in _texts(dataset, list(names))}
-        sniffed = _csv(files, f"sample_size = -1{_types(types)}")
-        rows = connection.rows(f"DESCRIBE SELECT * FROM {sniffed}")
-        types = {str(name): str(sql_type) for name, sql_type, *_ in rows}
-        if dataset is not None:
-            types |= _of_empty(connection, sniffed, types, dataset)
-    except Fault:
-        found = "cannot be read as CSV with a header and the same fields in each row"
+        if dataset is None or dataset.source.query is not None:
+            return _sniffed(connection, files)
+        names, delimiter = _header(files.path)
+        read = ", ".join(f"{quote.text(name)}: 'VARCHAR'" for name in names)
+        relation = (
+            f"read_csv({_pattern(files)}, header = true, auto_detect = false, "
+            f"delim = {quote.text(delimiter)}, quote = '\"', escape = '\"', columns = {{{read}}}, "
+            "ignore_errors = true, null_padding = false)"
+        )
+        connection.rows(f"DESCRIBE SELECT * FROM {relation}")
+    except (Fault, OSError, EOFError, UnicodeDecodeError, csv.Error, ValueError):
+        found = "cannot be read as CSV in UTF-8 with a header of different names"
         raise SourceError(f"{files.what} {found}: correct it, or name another file") from None
-    return _csv(files, f"sample_size = 1{_types(types)}")
+    declared = {column.table_name.casefold(): column for column in dataset.columns}
+    fields = [_typed(name, declared.get(name.casefold())) for name in names]
+    return f"(SELECT {', '.join(fields)} FROM {relation})"
+
+
+_DELIMITERS: Final = (",", ";", "\t", "|")
+_LONGEST: Final = 1 << 20  # bytes of a header
+
+
+def _header(path: Path) -> tuple[list[str], str]:
+    """The names in the first line, and the delimiter that parts it into the most of them."""
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    with opened(path, "rb") as file:
+        line = file.readline(_LONGEST).decode("utf-8-sig").rstrip("\r\n")
+    parted = {d: next(csv.reader([line], delimiter=d, strict=True), []) for d in _DELIMITERS}
+    delimiter = max(_DELIMITERS, key=lambda d: len(parted[d]))
+    names = parted[delimiter]
+    if not names or len({name.casefold() for name in names}) < len(names) or "" in names:
+        raise ValueError("no header")
+    return names, delimiter
+
+
+def _typed(name: str, column: Column | None) -> str:
+    """A field of text as the declared type, NULL where it is none; other fields stay text."""
+    field = quote.name(name)
+    match None if column is None else column.sql_type:
+        case "BIGINT":
+            whole = f"regexp_full_match(trim({field}), '[+-]?[0-9]{{1,38}}')"
+            return f"CASE WHEN {whole} THEN TRY_CAST(trim({field}) AS HUGEINT) END AS {field}"
+        case "DOUBLE" | "DATE" | "BOOLEAN" as sql_type:
+            return f"TRY_CAST(trim({field}) AS {sql_type}) AS {field}"
+        case _:
+            return field
+
+
+def _sniffed(connection: Connection, files: Files) -> str:
+    """A CSV file as DuckDB finds it, with the types of all its rows."""
+    sniffed = f"read_csv({_pattern(files)}, header = true, sample_size = -1)"
+    rows = connection.rows(f"DESCRIBE SELECT * FROM {sniffed}")
+    types = ", ".join(f"{quote.text(str(row[0]))}: {quote.text(str(row[1]))}" for row in rows)
+    return f"read_csv({_pattern(files)}, header = true, sample_size = 1, types = {{{types}}})"
 
 
 def _only(connection: Connection, files: Files) -> None:
@@ -54,41 +103,3 @@ def _pattern(files: Files) -> str:
 def _glob(files: Files) -> str:
     """The path as a pattern that it alone matches."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(files.path))
-
-
-def _csv(files: Files, options: str) -> str:
-    return f"read_csv({_pattern(files)}, header = true, {options})"
-
-
-def _types(types: dict[str, str]) -> str:
-    """The option that fixes types of columns."""
-    fields = (f"{quote.text(name)}: {quote.text(sql_type)}" for name, sql_type in types.items())
-    return f", types = {{{', '.join(fields)}}}" if types else ""
-
-
-def _texts(dataset: Dataset | None, names: list[str]) -> set[str]:
-    """The names of the file's columns that are to stay text."""
-    if dataset is None:
-        return set()
-    others = {c.table_name.casefold() for c in dataset.columns if c.sql_type != "VARCHAR"}
-    asked = {c.table_name.casefold() for c in dataset.columns if c.sql_type == "VARCHAR"}
-    unit = (dataset.unit.column or "").casefold()
-    asked |= {unit} - others
-    return {name for name in names if name.casefold() in asked}
-
-
-def _of_empty(
-    connection: Connection, relation: str, types: dict[str, str], dataset: Dataset
-) -> dict[str, str]:
-    """The declared types of those columns that hold no value."""
-    declared = {column.table_name.casefold(): column.sql_type for column in dataset.columns}
-    wanted = {
-        name: declared[name.casefold()]
-        for name, sql_type in types.items()
-        if sql_type == "VARCHAR" and declared.get(name.casefold(), "VARCHAR") != "VARCHAR"
-    }
-    if not wanted:
-        return {}
-    filled = ", ".join(f"count({quote.name(name)}) > 0" for name in wanted)
-    [row] = connection.rows(f"SELECT {filled} FROM {relation}")
-    return {name: wanted[name] for name, some in zip(wanted, row, strict=True) if not some}

@@ -31,13 +31,17 @@ def kept(
     Line i says that unit `units[i]` has `counts[i]` rows of `codes[i]`; the lines of a unit are
     different and follow each other.
     """
-    ids, table, times = unseal(units), unseal(codes), unseal(counts)
+    ids, times = unseal(units), unseal(counts).tolist()
+    table = unseal(codes).astype("<i8").tobytes()
+    width = len(table) // max(len(ids), 1)
     chosen: list[int] = []
     for first, last in _runs(ids):
         ranked = (
             (digest, line)
             for line in range(first, last)
-            for digest in _digests(key, ids[line], table[line], int(times[line]))
+            for digest in _digests(
+                key, ids[line], table[line * width : (line + 1) * width], times[line]
+            )
         )
         chosen.extend(line for _, line in nsmallest(max_rows, ranked))
     return Sealed(np.array(chosen, np.int64))
@@ -50,8 +54,8 @@ def _runs(ids: NDArray[np.object_]) -> Iterator[tuple[int, int]]:
     yield from pairwise(bounds)
 
 
-def _digests(key: bytes, unit: bytes, codes: NDArray[np.int64], times: int) -> Iterator[bytes]:
+def _digests(key: bytes, unit: bytes, row: bytes, times: int) -> Iterator[bytes]:
     """The ranks of equal rows: each part of the message has a fixed length but the last."""
-    row = codes.astype("<i8").tobytes()
+    message = row + bytes(unit)
     for twin in range(times):
-        yield hmac.digest(key, struct.pack("<q", twin) + row + bytes(unit), "sha256")
+        yield hmac.digest(key, struct.pack("<q", twin) + message, "sha256")

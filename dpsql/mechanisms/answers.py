@@ -1,0 +1,377 @@
+"""What an output's expression says beyond its value: standard error and interval.
+
+Outputs are expressions over noisy answers with independent noise of one law. A linear form has the
+exact quantile of its noise; a ratio of two linear forms has Fieller's interval, a variance its
+own (`variance`). Anything else is computed from those by interval arithmetic (`uncertain`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.accounting.events import Event
+from dpsql.mechanisms import uncertain as of
+from dpsql.mechanisms.directions import reach
+from dpsql.mechanisms.law import stddev
+from dpsql.mechanisms.quantile import simultaneous, sum_half_width
+from dpsql.mechanisms.ratio import Ratio
+from dpsql.mechanisms.uncertain import CONSTANT, Bools, Floats, Form, Map, Uncertain
+from dpsql.mechanisms.variance import Parts
+from dpsql.query.compile import Count, Estimator, Mean, Spread, Sum
+from dpsql.query.expr import Call, Cast, Const, Expr, Op, Slot
+
+_INTEGERS = re.compile("U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")
+_DECIMAL = re.compile(r"DECIMAL\(\d+, ?(\d+)\)")
+_SAFE = 1 << 62
+_HIGHEST_POWER = 4
+
+# Functions that keep order, with their slope; None for roundings.
+_MONOTONE: dict[str, tuple[Map, Map | None]] = {
+    "floor": (np.floor, None),
+    "ceil": (np.ceil, None),
+    "ceiling": (np.ceil, None),
+    "sqrt": (lambda x: np.sqrt(np.maximum(x, 0.0)), lambda x: 0.5 / np.sqrt(x)),
+    "cbrt": (np.cbrt, lambda x: 1.0 / (3.0 * np.cbrt(x) ** 2)),
+    "exp": (np.exp, np.exp),
+    "ln": (lambda x: np.log(np.maximum(x, 0.0)), lambda x: 1.0 / x),
+    "log": (lambda x: np.log10(np.maximum(x, 0.0)), lambda x: 1.0 / (x * math.log(10))),
+    "log10": (lambda x: np.log10(np.maximum(x, 0.0)), lambda x: 1.0 / (x * math.log(10))),
+    "log2": (lambda x: np.log2(np.maximum(x, 0.0)), lambda x: 1.0 / (x * math.log(2))),
+    "degrees": (np.degrees, lambda x: np.full_like(x, 180 / math.pi)),
+    "radians": (np.radians, lambda x: np.full_like(x, math.pi / 180)),
+}
+
+
+class Answers:
+    """The noisy answers of one SELECT, (groups, weights), and the law of their noise.
+
+    `factors` are those of the weights: an answer is so many times what its weight counts.
+    """
+
+    def __init__(
+        self,
+        noisy: NDArray[np.int64],
+        law: Event,
+        estimators: tuple[Estimator, ...],
+        factors: tuple[int, ...],
+        clamp: bool,
+    ) -> None:
+        self._noisy, self._law, self._clamp = noisy, law, clamp
+        self._estimators, self._factors = estimators, factors
+        self._sigma = stddev(law)
+        self._largest = [int(np.abs(column).max(initial=0)) for column in noisy.T]
+
+    def intervals(
+        self, expr: Expr, confidence: float
+    ) -> tuple[Floats, Floats, Floats, Bools | None] | None:
+        """Standard error, low, high of an output in each group, and where it is doubtful.
+
+        None for an output that has no error (a key) or none that can be computed. A standard error
+        that is not known is infinite or NaN.
+        """
+        try:
+            return self._intervals(expr, confidence)
+        except OverflowError:  # a literal that floats cannot hold
+            return None
+
+    def predicted(self, expr: Expr) -> float | None:
+        """The standard error of an output that is linear, whatever the answers; else None."""
+        found = self.of(expr)
+        if found is None or found.linear is None or not found.gradient:
+            return None
+        each = [float(c / self._factors[w]) for w, c in found.linear.items() if w != CONSTANT]
+        return self._sigma * math.hypot(*each)
+
+    def _intervals(
+        self, expr: Expr, confidence: float
+    ) -> tuple[Floats, Floats, Floats, Bools | None] | None:
+        found = self.of(expr)
+        if found is None or not found.gradient:
+            return None
+        parts = len(found.parts)
+        level = confidence if parts == 1 else simultaneous(confidence, parts)
+        low, high = found.bounds(level)
+        squares = np.zeros(len(self._noisy))
+        with np.errstate(all="ignore"):
+            for weight, slope in found.gradient.items():
+                squares = squares + (slope / self._factors[weight]) ** 2
+            errors = self._sigma * np.sqrt(squares)
+        return errors, low, high, None if found.doubtful is None else found.doubtful(level)
+
+    # -- expressions ---------------------------------------------------------------------------
+
+    def of(self, expr: Expr) -> Uncertain | None:
+        """The uncertain value of an expression, or None where it is not a number of ours."""
+        match expr:
+            case Slot(name=name) if name[0] == "a":
+                return self._aggregate(self._estimators[int(name[1:])])
+            case Const(kind="integer" | "decimal" | "double", text=text):
+                return self._form({CONSTANT: Fraction(text)}) if _finite(text) else None
+            case Op(name="TRY", args=(arg,)) | Call(name="nullif", args=(arg, Const(text="0"))):
+                return self.of(arg)
+            case Op(name="COALESCE", args=(arg, *rest)):
+                return self._coalesced(arg, rest)
+            case Cast(arg=arg, type=type_):
+                return _cast(self.of(arg), type_)
+            case Call(name=name, args=args):
+                found = [a for a in map(self.of, args) if a is not None]
+                return self._call(name, found) if len(found) == len(args) else None
+            case _:
+                return None
+
+    def _call(self, name: str, args: Sequence[Uncertain]) -> Uncertain | None:
+        match name, args:
+            case "+", [a]:
+                return a
+            case "-", [a]:
+                return self._scaled(a, Fraction(-1))
+            case "+", [a, b]:
+                return self._sum(a, b)
+            case "-", [a, b]:
+                return self._sum(a, self._scaled(b, Fraction(-1)))
+            case "*", [a, b]:
+                return self._product(a, b)
+            case "/", [a, b]:
+                return self._quotient(a, b)
+            case "//", [a, b]:
+                return of.monotone(self._quotient(a, b), np.trunc)
+            case "**" | "^" | "pow" | "power", [a, b]:
+                return self._power(a, b)
+            case "abs", [a]:
+                return of.absolute(a)
+            case "round" | "trunc", [a]:
+                return of.rounded(a, 0)
+            case "round" | "trunc", [a, b] if b.constant is not None:
+                return of.rounded(a, int(b.constant))
+            case "greatest" | "least", [a, *rest]:
+                for b in rest:
+                    a = of.extreme(a, b, greatest=name == "greatest")
+                return a
+            case _, [a] if name in _MONOTONE:
+                return of.monotone(a, *_MONOTONE[name])
+            case _:
+                return None
+
+    def _scaled(self, a: Uncertain, by: Fraction) -> Uncertain:
+        if a.linear is not None:
+            return self._form(of.scaled(a.linear, by))
+        if a.ratio is not None and by != 0:
+            ends = sorted(end * float(by) for end in a.clip)
+            return self._ratio(of.scaled(a.ratio[0], by), a.ratio[1], (ends[0], ends[1]))
+        return of.multiple(a, float(by))
+
+    def _sum(self, a: Uncertain, b: Uncertain) -> Uncertain:
+        if a.linear is not None and b.linear is not None:
+            return self._form(of.added(a.linear, b.linear))
+        for one, c in ((a, b.constant), (b, a.constant)):
+            if one.ratio is not None and c is not None:
+                top, bottom = one.ratio
+                clip = (one.clip[0] + float(c), one.clip[1] + float(c))
+                return self._ratio(of.added(top, of.scaled(bottom, c)), bottom, clip)
+        return of.total(a, b)
+
+    def _product(self, a: Uncertain, b: Uncertain) -> Uncertain:
+        for one, c in ((a, b.constant), (b, a.constant)):
+            if c is not None:
+                return self._scaled(one, c)
+        return of.product(a, b)
+
+    def _quotient(self, a: Uncertain, b: Uncertain) -> Uncertain:
+        if b.constant:
+            return self._scaled(a, 1 / b.constant)
+        if a.linear is not None and b.linear is not None:
+            least = 0.0 if self._clamp and self._counted(a.linear, b.linear) else -math.inf
+            return self._ratio(a.linear, b.linear, (least, math.inf))
+        return of.quotient(a, b)
+
+    def _counted(self, *forms: Form) -> bool:
+        """Whether forms are sums of counts, which are not negative."""
+        counts = {e.weight for e in self._estimators if isinstance(e, Count)} | {CONSTANT}
+        return all(w in counts and c >= 0 for form in forms for w, c in form.items())
+
+    def _power(self, a: Uncertain, b: Uncertain) -> Uncertain | None:
+        power = b.constant
+        if power is None or power.denominator != 1 or not 1 <= power <= _HIGHEST_POWER:
+            return None
+        found = a
+        for _ in range(int(power) - 1):
+            found = of.product(found, a)
+        return found
+
+    def _coalesced(self, arg: Expr, rest: Sequence[Expr]) -> Uncertain | None:
+        """COALESCE of an aggregate: the next value where the aggregate is withheld."""
+        found = self.of(arg)
+        if found is None or found.doubtful is None:
+            return found
+        instead = self.of(rest[0]) if rest and isinstance(arg, Slot) else None
+        if instead is None or instead.constant is None:
+            return None
+        return of.otherwise(found, instead.constant)
+
+    # -- forms ---------------------------------------------------------------------------------
+
+    def _whole(self, form: Form) -> tuple[NDArray[Any], int]:
+        """The value of a linear form as integers over a common denominator, exactly."""
+        each = {w: c / self._factors[w] for w, c in form.items() if w != CONSTANT}
+        constant = form.get(CONSTANT, Fraction(0))
+        below = math.lcm(constant.denominator, *(c.denominator for c in each.values()))
+        times = {w: int(c * below) for w, c in each.items()}
+        bound = abs(int(constant * below)) + sum(
+            abs(t) * self._largest[w] for w, t in times.items()
+        )
+        exact: Any = np.int64 if bound < _SAFE and below < _SAFE else object
+        found = np.full(len(self._noisy), int(constant * below), exact)
+        for weight, t in times.items():
+            found = found + self._noisy[:, weight].astype(exact) * t
+        return found, below
+
+    def _form(self, form: Form) -> Uncertain:
+        form = {w: c for w, c in form.items() if c != 0}
+        whole, below = self._whole(form)
+        ones = np.ones(len(whole))
+        gradient = {w: float(c) * ones for w, c in form.items() if w != CONSTANT}
+
+        def bounds(level: float) -> tuple[Floats, Floats]:
+            width = self._half(form, level) * below
+            if width.denominator != 1:  # a bound that is no multiple of the weights
+                return _over(whole - float(width), below), _over(whole + float(width), below)
+            exact = whole if width < _SAFE else whole.astype(object)
+            width = int(width)
+            return _over(exact - width, below), _over(exact + width, below)
+
+        parts = frozenset([_name(form)] if gradient else [])
+        return Uncertain(_over(whole, below), gradient, bounds, parts, linear=form)
+
+    def _half(self, form: Form, level: float) -> Any:
+        """The half width of a form's noise: an integer where it is whole."""
+        terms = [(c / self._factors[w], self._law) for w, c in form.items() if w != CONSTANT]
+        half = sum_half_width(terms, level)
+        return int(half) if half.denominator == 1 else half
+
+    def _ratio(
+        self, top: Form, bottom: Form, clip: tuple[float, float] = (-math.inf, math.inf)
+    ) -> Uncertain:
+        weights = sorted({w for w in (*top, *bottom) if w != CONSTANT})
+        n = [float(top.get(w, 0) / self._factors[w]) * self._sigma for w in weights]
+        d = [float(bottom.get(w, 0) / self._factors[w]) * self._sigma for w in weights]
+        moments = (
+            math.fsum(x * x for x in n),
+            math.fsum(x * y for x, y in zip(n, d, strict=True)),
+            math.fsum(y * y for y in d),
+        )
+        signed = any(coefficient < 0 for coefficient in bottom.values())
+        found = Ratio(_over(*self._whole(top)), _over(*self._whole(bottom)), moments, signed)
+        with np.errstate(all="ignore"):
+            value = found.top / found.bottom
+            gradient = {
+                w: (float(top.get(w, 0)) - value * float(bottom.get(w, 0))) / found.bottom
+                for w in weights
+            }
+
+        def bounds(level: float) -> tuple[Floats, Floats]:
+            low, high = found.bounds(self._reach(level, len(weights)))
+            return np.clip(low, *clip), np.clip(high, *clip)
+
+        def doubtful(level: float) -> Bools:
+            return found.doubtful(self._reach(level, len(weights)))
+
+        parts = frozenset([(_name(top), _name(bottom))])
+        return Uncertain(value, gradient, bounds, parts, None, (top, bottom), clip, doubtful)
+
+    def _reach(self, level: float, terms: int) -> float:
+        return reach(self._law, level, max(terms, 1))
+
+    # -- aggregates ----------------------------------------------------------------------------
+
+    def _aggregate(self, estimator: Estimator) -> Uncertain:
+        match estimator:
+            case Count(weight=weight):
+                return self._count(weight)
+            case Sum(weight=weight, unit=unit):
+                return self._form({weight: unit})
+            case Mean(above=above, below=below, lo=lo, hi=hi):
+                clip = (float(lo), float(hi))
+                if lo == hi:
+                    return self._ratio({below: lo}, {below: Fraction(1)}, clip)
+                rows = {above: Fraction(1), below: Fraction(1)}
+                return self._ratio({above: hi, below: lo}, rows, clip)
+            case Spread():
+                return self._spread(estimator)
+
+    def _count(self, weight: int) -> Uncertain:
+        """A number of rows: whole, so that ends of a finer measure move inwards."""
+        found = self._form({weight: Fraction(1)})
+        noisy, factor = self._noisy[:, weight], self._factors[weight]
+
+        def bounds(level: float) -> tuple[Floats, Floats]:
+            half = self._half({weight: Fraction(factor)}, level)
+            nearest = (noisy + factor // 2) // factor
+            low = np.minimum(-((half - noisy) // factor), nearest).astype(np.float64)
+            high = np.maximum((noisy + half) // factor, nearest).astype(np.float64)
+            least = 0.0 if self._clamp else -math.inf
+            return np.maximum(low, least), np.maximum(high, least)
+
+        value = np.maximum(found.value, 0.0) if self._clamp else found.value
+        return dataclasses.replace(found, value=value, bounds=bounds)
+
+    def _spread(self, spread: Spread) -> Uncertain:
+        weights = (spread.low, spread.middle, spread.high)
+        times = [
+            k * spread.steps**2 * self._factors[w] for k, w in zip((4, 15, 4), weights, strict=True)
+        ]
+        a, b, c = (self._noisy[:, w] / t for w, t in zip(weights, times, strict=True))
+        errors = tuple(self._sigma / t for t in times)
+        parts = Parts(
+            a.astype(np.float64), b.astype(np.float64), c.astype(np.float64),
+            (errors[0], errors[1], errors[2]), spread.kind.endswith("samp"),
+            lambda level: self._reach(level, 3),
+        )  # fmt: skip
+        root = spread.kind.startswith("stddev")
+        scale = float(spread.hi - spread.lo) ** 2
+        value = parts.value() * scale
+        with np.errstate(all="ignore"):
+            outer = scale * (0.5 / np.sqrt(value) if root else np.ones_like(value))
+            gradient = {
+                w: slope * outer * self._factors[w] / t
+                for w, slope, t in zip(weights, parts.slopes(), times, strict=True)
+            }
+
+        def bounds(level: float) -> tuple[Floats, Floats]:
+            low, high = (end * scale for end in parts.bounds(level))
+            return (np.sqrt(low), np.sqrt(high)) if root else (low, high)
+
+        value = np.sqrt(value) if root else value
+        return Uncertain(value, gradient, bounds, frozenset([spread]), doubtful=parts.doubtful)
+
+
+def _cast(found: Uncertain | None, type_: str) -> Uncertain | None:
+    """A cast to a type of numbers: to a float as it is, to others rounded."""
+    if found is None or type_ in ("DOUBLE", "FLOAT"):
+        return found
+    if _INTEGERS.fullmatch(type_):
+        return of.rounded(found, 0)
+    decimal = _DECIMAL.fullmatch(type_)
+    return of.rounded(found, int(decimal[1])) if decimal else None
+
+
+def _finite(text: str) -> bool:
+    """Whether a literal is a number that floats can hold."""
+    return math.isfinite(float(text))
+
+
+def _name(form: Form) -> frozenset[tuple[int, Fraction]]:
+    return frozenset((w, c) for w, c in form.items() if c != 0)
+
+
+def _over(whole: NDArray[Any], below: int) -> Floats:
+    """Integers over a denominator, each rounded once while both fit 53 bits."""
+    found: Floats = whole.astype(np.float64) / float(below)
+    return found

@@ -1,0 +1,172 @@
+"""The search against the whole grid: never below the largest column, and equal when it says so."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpsql.curator import norms, search
+from dpsql.curator.columns import Family, Moved, most
+from dpsql.curator.sensitivity import sensitivity
+from dpsql.domain import Domain
+from dpsql.query.linear import Block, Grouping, Table, Term, Weight, Workload
+from dpsql.query.predicate import ALWAYS, FALSE, TRUE, UNKNOWN, And, Is, Leaf, Not, Or
+from dpsql.schema import Neighbours
+
+GRID = Domain(("a", "b", "c", "d"), (2, 3, 4, 5))
+SIZES = dict(zip(GRID.names, GRID.sizes, strict=True))
+
+
+def domain_of(names) -> Domain:
+    return Domain(tuple(names), tuple(SIZES[name] for name in names))
+
+
+@st.composite
+def leaves(draw):
+    names = draw(st.lists(st.sampled_from(GRID.names), min_size=1, max_size=2, unique=True))
+    domain = domain_of(sorted(names))
+    truths = st.sampled_from([FALSE, UNKNOWN, TRUE])
+    table = draw(st.lists(truths, min_size=domain.cells, max_size=domain.cells))
+    return Leaf(domain, np.array(table, np.uint8))
+
+
+def predicates():
+    def grown(inner):
+        several = st.lists(inner, min_size=1, max_size=3).map(tuple)
+        wanted = st.sampled_from([FALSE, UNKNOWN, TRUE])
+        return st.one_of(
+            several.map(And), several.map(Or), inner.map(Not), st.builds(Is, inner, wanted)
+        )
+
+    return st.recursive(leaves(), grown, max_leaves=5)
+
+
+@st.composite
+def weights(draw):
+    """A count, or numbers where a predicate holds and other numbers where it does not."""
+    predicate = draw(predicates())
+    if draw(st.booleans()):
+        return Weight((Term(predicate),), draw(st.sampled_from([1, 1, 1, 3])))
+    name = draw(st.sampled_from(GRID.names))
+    numbers = st.lists(st.integers(-9, 9), min_size=SIZES[name], max_size=SIZES[name])
+    tables = [Table(domain_of([name]), np.array(draw(numbers), np.int64)) for _ in range(2)]
+    other = Not(Is(predicate, TRUE))
+    return Weight((Term(predicate, tables[0]), Term(other, tables[1])))
+
+
+@st.composite
+def families(draw):
+    tests = draw(st.lists(predicates(), max_size=2))
+    listed = draw(st.lists(weights(), min_size=1, max_size=4))
+    return Family(tuple(tests), tuple(listed), draw(st.integers(1, 3)))
+
+
+def judged(listed) -> Moved:
+    return most(listed, GRID.grid(), GRID.cells)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(families(), min_size=1, max_size=3))
+def test_a_search_that_ends_finds_the_largest_column(listed):
+    assert search.search(listed, GRID) == judged(listed)
+
+
+@pytest.mark.parametrize("work", [0, 40, 400])
+@settings(max_examples=40, deadline=None)
+@given(listed=st.lists(families(), min_size=1, max_size=3))
+def test_a_search_cut_short_is_never_below_the_truth(work, listed):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(search, "_WORK", work)
+        patched.setattr(search, "_BEAM", 1)
+        patched.setattr(search, "_SLICE", 7)
+        found, truth = search.search(listed, GRID), judged(listed)
+    assert found is not None
+    assert found.squared >= truth.squared
+    assert found.absolute >= truth.absolute
+    assert found.largest >= truth.largest
+    if found.exact:
+        assert found == truth
+
+
+def test_sums_beyond_64_bits_are_not_searched():
+    heavy = Table(domain_of(["a"]), np.array([1 << 36, 0], np.int64))
+    assert search.search([Family((), (Weight((Term(ALWAYS, heavy),)),), 1)], GRID) is None
+
+
+# -- a hundred counts on a large universe ------------------------------------------------------
+
+
+def boxes(rng: np.random.Generator, domain: Domain, count: int) -> list[dict[str, range]]:
+    """Conditions on one to three columns, an interval of each."""
+    found = []
+    for _ in range(count):
+        names = rng.choice(domain.names, size=rng.integers(1, 4), replace=False)
+        box = {}
+        for name in names:
+            size = domain.sizes[domain.names.index(name)]
+            first, last = sorted(rng.integers(0, size, 2).tolist())
+            box[str(name)] = range(first, last + 1)
+        found.append(box)
+    return found
+
+
+def predicate(domain: Domain, box: dict[str, range]) -> And:
+    parts = []
+    for name, values in box.items():
+        size = domain.sizes[domain.names.index(name)]
+        table = np.full(size, FALSE, np.uint8)
+        table[values.start : values.stop] = TRUE
+        parts.append(Leaf(Domain((name,), (size,)), table))
+    return And(tuple(parts))
+
+
+def met(domain: Domain, listed: list[dict[str, range]]) -> int:
+    """The most boxes that share a cell: intervals share one where some of them begins."""
+    starts = [
+        sorted({0, *(box[name].start for box in listed if name in box)}) for name in domain.names
+    ]
+    best = 0
+    for cell in itertools.product(*starts[:-1]):
+        here = [
+            box
+            for box in listed
+            if all(v in box[n] for n, v in zip(domain.names[:-1], cell, strict=True) if n in box)
+        ]
+        if len(here) > best:
+            last = domain.names[-1]
+            at = [sum(last not in box or v in box[last] for box in here) for v in starts[-1]]
+            best = max(best, *at)
+    return best
+
+
+TOTAL = Grouping((), np.zeros(1, np.int64))
+WIDE = Domain(("a", "b", "c", "d", "e"), (90, 80, 70, 30, 20))
+
+
+@pytest.fixture(scope="module")
+def listed() -> list[dict[str, range]]:
+    return boxes(np.random.default_rng(7), WIDE, 30)
+
+
+def test_many_counts_in_one_statement_move_by_those_that_a_row_meets(listed, monkeypatch):
+    ws = tuple(Weight((Term(predicate(WIDE, box)),)) for box in listed)
+    monkeypatch.setattr(norms, "_VISITED", 1 << 10)  # too many atoms to visit, as with more counts
+    found = sensitivity(Workload(WIDE, (Block(ALWAYS, ws, (TOTAL,)),)), Neighbours.ADD_REMOVE, 1)
+    assert (found.squared, found.absolute, found.largest) == (met(WIDE, listed),) * 2 + (1,)
+    assert found.exact
+    assert found.squared < len(listed)
+
+
+def test_counts_joined_by_union_all_move_like_those_of_one_select(listed, monkeypatch):
+    monkeypatch.setattr(norms, "_VISITED", 1 << 10)
+    blocks = tuple(
+        Block(predicate(WIDE, box), (Weight((Term(ALWAYS),)),), (TOTAL,)) for box in listed
+    )
+    found = sensitivity(Workload(WIDE, blocks), Neighbours.ADD_REMOVE, 3)
+    assert Fraction(found.squared, 9) == met(WIDE, listed)
+    assert found.exact
