@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib.util
 import itertools
 import os
@@ -10,6 +11,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.parse
@@ -52,6 +54,7 @@ class Server:
             stderr=subprocess.DEVNULL,
             user=self._user,
             cwd=self.folder,
+            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
         )
         deadline = time.monotonic() + 60
         while True:
@@ -102,6 +105,11 @@ def running() -> Iterator[Server]:
         yield server
     finally:
         server.close()
+
+
+def _end_with_parent() -> None:
+    """Have the kernel end this process when the one that started it is gone."""
+    ctypes.CDLL(None).prctl(1, signal.SIGQUIT)
 
 
 def _user() -> str | None:
