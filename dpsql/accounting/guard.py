@@ -13,14 +13,18 @@ a folder from which ledger, key and anchor were all taken away; what whoever hol
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from dpsql.accounting.anchor import Anchor, Mark
 from dpsql.accounting.book import Book, Page
 from dpsql.accounting.purse import Entry
+from dpsql.accounting.scribe import Scribe
 from dpsql.accounting.seal import Seal
 from dpsql.accounting.secret import secret
 from dpsql.errors import LedgerError
+
+T = TypeVar("T")
 
 TAIL = 64  # entries whose links are checked whenever a ledger is opened
 KEY, ANCHOR = ".seal", ".anchor"
@@ -75,6 +79,23 @@ class Guard:
             raise self._changed(found[0])
         if self.seal.state(page.purses()) != tip.state:
             raise self._changed("its purses (grants, sums, caps or members) were changed")
+
+    def write(self, book: Book, change: Callable[[Page], T]) -> T:
+        """Make a change that is sealed, checked against the anchors, and known to them."""
+        marks = self.marks()
+
+        def sealed(page: Page) -> tuple[T, Entry | None]:
+            scribe = Scribe(page, self.seal)
+            self.check(marks, scribe)
+            value = change(scribe)
+            if not scribe.told:
+                raise AssertionError("a purse was changed and no entry tells of it")
+            return value, scribe.tip()
+
+        value, tip = book.write(sealed)
+        if tip is not None:
+            self.advance(Mark(tip.seq, tip.mac))
+        return value
 
     def advance(self, mark: Mark) -> None:
         """Let the anchors know of a newest entry that is durable."""

@@ -15,15 +15,12 @@ import os
 from collections.abc import Callable, Iterator
 from os import PathLike
 from types import TracebackType
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from dpsql.accounting import members, payers
-from dpsql.accounting.anchor import Mark
+from dpsql.accounting import members, payers, terms
 from dpsql.accounting.book import Book, Page
-from dpsql.accounting.caps import cap_of, fix, follow
 from dpsql.accounting.clock import end
 from dpsql.accounting.clock import now as _now
-from dpsql.accounting.convert import epsilon_of
 from dpsql.accounting.events import Event
 from dpsql.accounting.filter import accepts
 from dpsql.accounting.guard import guarded
@@ -31,21 +28,17 @@ from dpsql.accounting.memory_book import MemoryBook
 from dpsql.accounting.names import check_names
 from dpsql.accounting.purse import (
     EVERYBODY,
-    LIMIT,
-    NOTHING,
     Balance,
     Entry,
     Grant,
-    Kind,
     Payment,
     Price,
     Purse,
     Receipt,
-    ones,
 )
-from dpsql.accounting.scribe import Scribe
+from dpsql.accounting.refusals import excess
 from dpsql.accounting.shelf import book_at
-from dpsql.errors import BudgetExceeded, UsageError
+from dpsql.errors import BudgetExceeded
 
 T = TypeVar("T")
 
@@ -124,23 +117,7 @@ class Ledger:
         check_names(user, dataset)
         grant = Grant.of(user, dataset, epsilon, delta, _now(), end(until))
 
-        def change(page: Page) -> Grant:
-            if grant.ended(_latest(page)):
-                raise UsageError(f"until {until} has passed; the ledger has seen {_latest(page)}")
-            purse = page.purse(user, dataset) or Purse(user, dataset, None, NOTHING)
-            if grant.pure and purse.spent.epsilon is None:
-                raise UsageError(
-                    f"{user} has paid on {dataset} for a release that has no pure epsilon, so the"
-                    " purse can keep no promise at delta = 0; grant with a delta above 0"
-                )
-            page.put(dataclasses.replace(purse, grant=grant))
-            follows = follow(page, dataset, grant.at) if cap is None else None
-            page.append(_entry(page, "grant", purse, at=grant.at, grant=grant, cap=follows))
-            if cap is not None:
-                _cap(page, dataset, cap, delta, grant.at)
-            return grant
-
-        return self._write(change)
+        return self._write(lambda page: terms.grant(page, grant, cap, _latest(page)))
 
     def revoke(self, user: str, *, dataset: str) -> None:
         """End the grant of `user` on `dataset`, and any membership in groups.
@@ -148,16 +125,7 @@ class Ledger:
         What is spent is remembered. Raises NoGrant where there is neither.
         """
         check_names(user, dataset)
-
-        def change(page: Page) -> None:
-            purse, at = page.purse(user, dataset), _now()
-            if purse is None or (purse.grant is None and not purse.groups):
-                raise payers.absent(user, dataset)
-            page.put(dataclasses.replace(purse, grant=None, groups=()))
-            follows = follow(page, dataset, at)
-            page.append(_entry(page, "revoke", purse, at=at, cap=follows))
-
-        self._write(change)
+        self._write(lambda page: terms.revoke(page, user, dataset, _now()))
 
     def cap(self, dataset: str, *, epsilon: float, delta: float | None = None) -> Grant:
         """Fix what all users of `dataset` together may spend; delta is the grants' unless given.
@@ -165,18 +133,12 @@ class Ledger:
         Raises UsageError for terms that are no budget.
         """
         check_names(dataset, dataset)
-        return self._write(lambda page: _cap(page, dataset, epsilon, delta, _now()))
+        return self._write(lambda page: terms.set_cap(page, dataset, epsilon, delta, _now()))
 
     def uncap(self, dataset: str) -> None:
         """Let the cap follow the largest grant on `dataset` again. Raises UsageError."""
         check_names(dataset, dataset)
-
-        def change(page: Page) -> None:
-            at, before = _now(), cap_of(page, dataset)
-            page.put(dataclasses.replace(before, fixed=False))
-            page.append(_entry(page, "cap", before, at=at, cap=follow(page, dataset, at)))
-
-        self._write(change)
+        self._write(lambda page: terms.free_cap(page, dataset, _now()))
 
     def join(self, user: str, group: str, *, dataset: str) -> None:
         """Make `user` a member of `group`: the group's purse pays for what the user asks.
@@ -189,16 +151,10 @@ class Ledger:
         """End the membership of `user` in `group`. Raises UsageError where there is none."""
         self._move("leave", user, group, dataset)
 
-    def _move(self, kind: Kind, user: str, group: str, dataset: str) -> None:
+    def _move(self, kind: Literal["join", "leave"], user: str, group: str, dataset: str) -> None:
         check_names(user, dataset)
         check_names(group, dataset)
-        act = members.join if kind == "join" else members.leave
-
-        def change(page: Page) -> None:
-            purse = act(page, user, group, dataset)
-            page.append(_entry(page, kind, purse, at=_now(), group=group))
-
-        self._write(change)
+        self._write(lambda page: terms.move(page, kind, user, group, dataset, _now()))
 
     # -- who asks ------------------------------------------------------------------------------
 
@@ -213,15 +169,12 @@ class Ledger:
         written = event.to_dict()
         text = statement.encode("utf-8", "backslashreplace").decode()
 
-        def change(page: Page) -> Receipt | payers.Ended:
+        def change(page: Page) -> Receipt:
             at = _now()
-            try:
-                paying = payers.payers(page, user, dataset, _latest(page, at))
-            except payers.Ended as ended:
-                return _ending(page, ended, at)
+            paying = payers.payers(page, user, dataset, _latest(page, at))
             for payer in paying:
                 if not accepts(payer.grant, payer.purse.spent, price):
-                    raise BudgetExceeded(_excess(payer.grant, payer.purse.spent, price))
+                    raise BudgetExceeded(excess(payer.grant, payer.purse.spent, price))
             after = [payer.plus(price) for payer in paying]
             for payer in after:
                 page.put(payer.purse)
@@ -247,10 +200,7 @@ class Ledger:
             )
             return Receipt(price, payers.balance(paying), payers.balance(after), seq)
 
-        receipt = self._write(change)
-        if isinstance(receipt, payers.Ended):
-            raise receipt
-        return receipt
+        return self._until_ended(lambda: self._write(change))
 
     def balance(self, user: str, dataset: str) -> Balance:
         """What is granted and spent where `user` pays first, and in `others` where as well.
@@ -258,9 +208,11 @@ class Ledger:
         Raises NoGrant.
         """
         check_names(user, dataset)
-        return self._book.read(
-            lambda page: payers.balance(payers.payers(page, user, dataset, _latest(page)))
-        )
+
+        def question(page: Page) -> Balance:
+            return payers.balance(payers.payers(page, user, dataset, _latest(page)))
+
+        return self._until_ended(lambda: self._book.read(question))
 
     def purses(self) -> list[Balance]:
         """The balances of all grants, by user and dataset; caps are apart."""
@@ -303,22 +255,20 @@ class Ledger:
     def _entries(self, after: int, user: str | None, dataset: str | None) -> tuple[Entry, ...]:
         return tuple(self._book.read(lambda page: page.entries(after, BATCH, user, dataset)))
 
+    def _until_ended(self, work: Callable[[], T]) -> T:
+        """What `work` gives; the log tells, once, of a grant whose end it found.
+
+        From then on no clock opens it again. Raises NoGrant.
+        """
+        try:
+            return work()
+        except payers.Ended as ended:
+            found = ended
+        self._write(lambda page: terms.end(page, found))
+        raise found
+
     def _write(self, change: Callable[[Page], T]) -> T:
-        """Make a change that is sealed, checked against the anchors, and known to them."""
-        marks = self._guard.marks()
-
-        def sealed(page: Page) -> tuple[T, Entry | None]:
-            scribe = Scribe(page, self._guard.seal)
-            self._guard.check(marks, scribe)
-            value = change(scribe)
-            if not scribe.told:
-                raise AssertionError("a purse was changed and no entry tells of it")
-            return value, scribe.tip()
-
-        value, tip = self._book.write(sealed)
-        if tip is not None:
-            self._guard.advance(Mark(tip.seq, tip.mac))
-        return value
+        return self._guard.write(self._book, change)
 
     def dump(self) -> list[str]:
         """All that the ledger says, an item a line: purses, then the log."""
@@ -327,67 +277,7 @@ class Ledger:
         return [json.dumps(dataclasses.asdict(item)) for item in kept]
 
 
-def _entry(
-    page: Page,
-    kind: Kind,
-    purse: Purse,
-    *,
-    at: str,
-    grant: Grant | None = None,
-    cap: Grant | None = None,
-    group: str = "",
-) -> Entry:
-    """The next entry, of a change that leaves what is spent alone."""
-    return Entry(
-        page.last() + 1, at, kind, purse.user, purse.dataset, purse.spent, purse.spent, grant,
-        cap=cap, group=group,
-    )  # fmt: skip
-
-
-def _cap(page: Page, dataset: str, epsilon: float, delta: float | None, at: str) -> Grant:
-    before = cap_of(page, dataset)
-    grant = fix(page, dataset, epsilon, delta, at)
-    page.append(_entry(page, "cap", before, at=at, grant=grant))
-    return grant
-
-
-def _ending(page: Page, ended: payers.Ended, at: str) -> payers.Ended:
-    """Let the log tell, once, that a grant has ended: from then on no clock opens it again."""
-    tip, purse = page.tip(), page.purse(ended.grant.user, ended.grant.dataset)
-    if purse is not None and (tip is None or not ended.grant.ended(tip.seen)):
-        page.append(_entry(page, "end", purse, at=at))
-    return ended
-
-
 def _latest(page: Page, at: str = "") -> str:
     """The latest time known: the clock's, or the latest that the ledger has seen."""
     tip = page.tip()
     return max(at or _now(), "" if tip is None else tip.seen)
-
-
-def _excess(grant: Grant, spent: Price, price: Price) -> str:
-    """Why `price` cannot be paid: the price, what is left, and that nothing was charged."""
-    balance = Balance.of(grant, spent)
-    who, aside = payers.called(grant), payers.remedy(grant)
-    has = "have" if grant.user == EVERYBODY else "has"
-    if grant.pure:
-        if price.epsilon is None:
-            return (
-                f"release has no pure ε, and the grant of {who} is pure (δ=0)"
-                f"{aside}: use the laplace backend; nothing was charged"
-            )
-        return (
-            f"release costs ε={ones(price.epsilon)}, {who} {has} ε={ones(balance.left_epsilon)}"
-            f" left of {ones(grant.epsilon_pico)} (pure, δ=0){aside}; nothing was charged"
-        )
-    return (
-        f"release costs {_shown(price.rho, grant)}, {who} {has}"
-        f" {_shown(balance.left_rho, grant)} left of ρ={ones(grant.rho)} (ε={grant.epsilon:g})"
-        f" at δ={grant.delta:g}{aside}; nothing was charged"
-    )
-
-
-def _shown(rho: int, grant: Grant) -> str:
-    """A cost in rho and, unless it is beyond all grants, in epsilon."""
-    aside = f" (ε={epsilon_of(rho, grant.delta):.3g})" if rho <= LIMIT else ""
-    return f"ρ={ones(rho)}{aside}"

@@ -32,11 +32,11 @@ class Payer:
 
 
 class Ended(NoGrant):
-    """The date of a grant has passed."""
+    """The end of a grant has passed at the time `at`."""
 
-    def __init__(self, grant: Grant, words: str) -> None:
+    def __init__(self, grant: Grant, at: str, words: str) -> None:
         super().__init__(words)
-        self.grant = grant
+        self.grant, self.at = grant, at
 
 
 def payers(page: Page, user: str, dataset: str, now: str) -> list[Payer]:
@@ -62,6 +62,7 @@ def payers(page: Page, user: str, dataset: str, now: str) -> list[Payer]:
         if payer.grant.ended(now):
             raise Ended(
                 payer.grant,
+                now,
                 f"the grant of {payer.grant.user} on {dataset} ended: it was until"
                 f" {last_day(payer.grant.until)}; the owner gives another:"
                 f" {_command('grant', payer.grant.user, dataset)} --epsilon E",

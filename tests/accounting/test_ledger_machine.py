@@ -199,8 +199,8 @@ class Memory(stateful.RuleBasedStateMachine):
         elif any(purse.end <= self.latest for purse in paying):
             error = NoGrant
             first = next(purse for purse in paying if purse.end <= self.latest)
-            self.written += first.end > self.seen  # the log tells of it, once
-            self.seen = max(self.seen, self.hour) if first.end > self.seen else self.seen
+            if first.end > self.seen:  # the log tells of it, once
+                self.wrote()
         elif not all(purse.can(event) for purse in (*paying, model.purses[""])):
             error = BudgetExceeded
         if error is not None:
