@@ -25,6 +25,9 @@ FIRST = "the log before was kept by an earlier version, without a seal"
 
 def adopt(book: Book) -> None:
     """Seal a log that has no seal yet. Raises LedgerError where it had one."""
+    newest = book.read(lambda page: page.tip())
+    if newest is None or newest.mac:
+        return
 
     def change(page: Page) -> None:
         tip = page.tip()

@@ -8,6 +8,7 @@ the anchor, the newest entries of the chain and all purses, whoever charges chec
 What it cannot see: a ledger and its anchor put back together, from one older copy (a second anchor
 beside the data, when the ledger is kept elsewhere, sees that too, unless it is put back as well);
 a folder from which ledger, key and anchor were all taken away; what whoever holds the key forges.
+Of a ledger on a server each machine has an anchor of its own, which is made when there is none.
 """
 
 from __future__ import annotations
@@ -159,9 +160,8 @@ def guarded(book: Book, witness: str | None) -> Guard:
     """
     from dpsql.accounting.adopt import adopt
 
+    adopt(book)
     tip = book.read(lambda page: page.tip())
-    if tip is not None and not tip.mac:
-        adopt(book)
     seal = seal_of(book, make=tip is None and not book.shared)
     anchors = anchors_of(book, seal, witness)
     for number, anchor in enumerate(anchors):

@@ -93,6 +93,15 @@ def held(page: Page, purse: Purse, now: str) -> Balance:
     return Balance.of(purse.grant, purse.spent, others, purse.grant.ended(now))
 
 
+def all_held(page: Page, now: str) -> list[Balance]:
+    """All purses with a grant but the caps, by user and dataset."""
+    return [
+        held(page, purse, now)
+        for purse in page.purses()
+        if purse.user != EVERYBODY and purse.grant is not None
+    ]
+
+
 def paying(page: Page, user: str, now: str) -> list[Balance]:
     """The purses that pay for `user` on each dataset, the user's own first."""
     return [

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from dpsql.accounting import forks
 from dpsql.accounting.book import Page
-from dpsql.accounting.rows import FORMAT
+from dpsql.accounting.rows import FORMAT, NAME
 from dpsql.accounting.secret import secret
 from dpsql.errors import LedgerError, MissingExtra
 
@@ -159,6 +159,8 @@ class PostgresBook:
                 f"{self.name}: the ledger has format {form}, and this dpsql reads up to {FORMAT}:"
                 " it was written by a newer one; upgrade dpsql"
             )
+        if NAME.fullmatch(ledger) is None:
+            raise damaged(self.name)
         if self.ledger not in ("", ledger):
             raise LedgerError(f"{self.name} holds another ledger than the one that was opened")
         self.ledger = ledger
@@ -322,6 +324,8 @@ def _complaint(name: str, error: psycopg.Error) -> str:
     match code[:2]:
         case "55" | "40":
             what = "the ledger is busy: another process holds it; try again"
+        case "57" if code == "57014":
+            what = "the server broke the statement off"
         case "25":
             what = "the ledger cannot be written: the server is read-only"
         case "42":

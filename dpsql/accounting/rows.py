@@ -6,6 +6,7 @@ A column never changes its meaning. What only some rows have stands together, as
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from dpsql.accounting.fields import (
@@ -19,6 +20,7 @@ from dpsql.accounting.fields import (
 from dpsql.accounting.purse import Entry, Grant, Price, Purse
 
 FORMAT = 2  # of the tables and of what is written in them
+NAME = re.compile("[0-9a-f]{4,64}")  # of a ledger; files are named after it
 
 TERMS = ("epsilon", "delta", "rho", "epsilon_pico")
 PURSE = ("user", "dataset", *TERMS, "at", "spent_rho", "spent_epsilon", "more")

@@ -35,7 +35,7 @@ from typing import TypeVar
 from dpsql.accounting import forks
 from dpsql.accounting.book import Page
 from dpsql.accounting.guard import ANCHOR
-from dpsql.accounting.rows import FORMAT
+from dpsql.accounting.rows import FORMAT, NAME
 from dpsql.accounting.secret import settle
 from dpsql.accounting.sqlite_page import REMEDY, SCHEMA, UPGRADE, SqlitePage, damaged, stamp
 from dpsql.errors import LedgerError
@@ -183,6 +183,8 @@ class SqliteBook:
             if form < FORMAT:
                 _upgrade(connection)
             ledger = stamp(connection)[1]
+            if NAME.fullmatch(ledger) is None:
+                raise damaged(self.name)
             if self.ledger not in ("", ledger):
                 raise LedgerError(f"{self.name} is another ledger than the one that was opened")
             self.ledger = ledger

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TypeAlias
 
-from dpsql.accounting.adopt import log, take
+from dpsql.accounting.adopt import adopt, log, take
 from dpsql.accounting.anchor import Anchor, Mark
 from dpsql.accounting.book import Book, Page
 from dpsql.accounting.caps import most_rho
@@ -42,6 +42,8 @@ class Verdict:
 def verify(path: str | PathLike[str], *, witness: str | None = None) -> Verdict:
     """Check the whole ledger. Raises LedgerError for one that cannot be read at all."""
     with contextlib.closing(book_at(path, create=False)) as book:
+        with contextlib.suppress(LedgerError):  # which is then said below
+            adopt(book)
         return _verdict(book, witness)
 
 

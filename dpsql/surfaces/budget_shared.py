@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dpsql.errors import UsageError
+from dpsql.errors import SourceError, UsageError
 from dpsql.surfaces.budget_options import common, dataset_of, done, ledger_of
 from dpsql.surfaces.options import database
 from dpsql.surfaces.run import Run
@@ -95,6 +95,8 @@ def group(
     db, rest = database(words, len(words), "DB GROUP [USER]...")
     if not rest:
         raise UsageError("no group: give DB GROUP [USER]...")
+    if not db.exists():
+        raise SourceError(f"there is no database {db}")
     name, users = rest[0], rest[1:]
     on = dataset_of(db, schemas, dataset)
     with ledger_of(db, ledger, create=bool(users)) as book:

@@ -346,6 +346,18 @@ def test_a_ledger_of_the_first_format_is_sealed_as_it_stands(old: Path) -> None:
     assert "the log before entry 3, which took it as it stood, was" in verify(old).problems[0]
 
 
+def test_verifying_an_older_ledger_seals_it_first(old: Path) -> None:
+    verdict = verify(old)
+    assert (verdict.problems, verdict.entries) == ((), 3)
+
+
+def test_the_name_of_a_ledger_leads_out_of_no_folder(old: Path) -> None:
+    for name in ("../../x", "", "5f0c/", "5F0C", "x" * 65):
+        with contextlib.closing(sqlite3.connect(old, isolation_level=None)) as other:
+            other.execute("UPDATE meta SET ledger = ?", (name,))
+        assert "the ledger is damaged" in complaint(old)
+
+
 def test_it_is_sealed_once_whoever_comes_first(old: Path) -> None:
     code = (
         "import sys; from dpsql.accounting.ledger import Ledger; sys.stdin.read(1);"

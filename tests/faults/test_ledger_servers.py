@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
+import sys
 import threading
 import time
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.postgres_book import PostgresBook
 from dpsql.accounting.verify import verify
 from dpsql.errors import LedgerError
 
 EVENT = Gaussian(1, Fraction(500))
+
+_spec = importlib.util.spec_from_file_location(
+    "ledger_trials", Path(__file__).with_name("ledger_trials.py")
+)
+assert _spec is not None and _spec.loader is not None
+trials = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(trials)
 
 
 @pytest.mark.parametrize("how", [signal.SIGQUIT, signal.SIGINT], ids=["crash", "in order"])
@@ -77,3 +88,36 @@ def test_while_the_server_is_down_nothing_is_answered(address: str, postgres: An
             postgres.start()
         ledger.charge("alice", "adult", EVENT, statement="")
         assert ledger.balance("alice", "adult").spent_rho == EVENT.rho
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:.*was deleted while still open.*:ResourceWarning")
+def test_ctrl_c_at_any_line_leaves_a_charge_whole_or_absent(address: str) -> None:
+    with (
+        Ledger.open(address) as ledger,
+        Ledger(PostgresBook(address, create=False, patience=2)) as other,
+    ):
+        ledger.grant("alice", dataset="adult", epsilon=1e6)
+        outcomes = set()
+        number, cut = 1, True
+
+        def interrupt() -> None:
+            raise KeyboardInterrupt
+
+        while cut:
+            before = ledger.balance("alice", "adult").spent_rho
+            sys.settrace(trials.Trace(number, interrupt))
+            try:
+                ledger.charge("alice", "adult", EVENT, statement="")
+                cut = False
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(None)
+            after = other.balance("alice", "adult").spent_rho
+            assert after - before in (0, EVENT.rho)
+            outcomes.add((cut, (after - before) // EVENT.rho))
+            other.charge("alice", "adult", EVENT, statement="")  # nobody is locked out
+            number += 1
+        assert outcomes == {(True, 0), (True, 1), (False, 1)}
+    assert verify(address).problems == ()
