@@ -13,11 +13,6 @@ from typing import Any
 
 import pytest
 
-if threading.current_thread() is threading.main_thread():
-    # A shell starts a background job with Ctrl-C ignored, and its children inherit that; the
-    # tests that interrupt need it to arrive.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
@@ -29,6 +24,13 @@ def masked(text: str) -> list[str]:
         line = re.sub(r"─+", "─", re.sub(r"[█░]+", "█", line))
         found.append(re.sub(r" +", " ", line).rstrip())
     return found
+
+
+@pytest.fixture(autouse=True)
+def _ctrl_c_arrives() -> None:
+    """A shell starts a background job with Ctrl-C ignored, and a test's children inherit that."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

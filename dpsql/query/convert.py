@@ -26,7 +26,7 @@ from dpsql.query.expr import (
     Span,
     Star,
 )
-from dpsql.query.literals import Node, cast_type, constant
+from dpsql.query.literals import Node, cast_name, cast_type, constant
 from dpsql.query.text import Text
 
 _COMMON = {"class", "type", "alias", "query_location", "query_location_length"}
@@ -211,7 +211,7 @@ class Converter:
             return Foreign("this form of CAST", span)
         name = cast_type(node)
         if name is None:
-            return Foreign("a cast to this type", span)
+            return Foreign(f"a cast to {cast_name(node)}", span)
         child = self.expr(node["child"])
         inner = getattr(child, "span", None)
         if span is not None and inner is not None:  # `x::INT` is placed at its type

@@ -170,10 +170,12 @@ class Empty:
     def describe(
         self, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()
     ) -> tuple[list[str], list[str]]:
-        """Names and types of the columns that a query would have. Raises EmptyError."""
-        with _own_errors():
-            described = self._connection.execute(sql, params or None).description or ()
-        return [column[0] for column in described], [str(column[1]) for column in described]
+        """Names and types of the columns that a query would have; it is not run.
+
+        Raises EmptyError.
+        """
+        listed = self.rows(f"DESCRIBE {sql}", params)
+        return [row[0] for row in listed], [row[1] for row in listed]
 
 
 @contextlib.contextmanager

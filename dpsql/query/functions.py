@@ -259,18 +259,6 @@ REFUSED_FUNCTIONS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
-def arities(forms: tuple[tuple[str, str], ...]) -> str:
-    """How many arguments a function takes, in words."""
-    counts: set[str] = set()
-    for args, _ in forms:
-        required = sum(1 for c, after in pairwise(args + " ") if c in KINDS and after not in "?*")
-        optional = args.count("?")
-        more = "*" in args
-        counts.add(f"{required} or more" if more else f"{required}")
-        counts.update(str(required + extra) for extra in range(1, optional + 1))
-    return " or ".join(sorted(counts))
-
-
 def match(args: str, kinds: tuple[str, ...]) -> bool:
     """Whether arguments of these kinds fit the form `args`; null fits everything."""
     letters: list[tuple[str, str]] = []
@@ -326,6 +314,13 @@ def forms(name: str) -> str:
     """What a function takes, in words."""
     listed = []
     for args, _ in SIGNATURES[name]:
-        kinds = [KINDS[c] for c in args if c in KINDS]
-        listed.append("(" + ", ".join(kinds) + ")")
+        shown_ = ""
+        for char, after in pairwise(args + " "):
+            if char in KINDS:
+                kind = KINDS[char] if KINDS[char] != "any" else "values of one kind"
+                part = f", {kind}" if shown_ else kind
+                shown_ += (
+                    f"[{part}]" if after == "?" else f"[{part}, ...]" if after == "*" else part
+                )
+        listed.append(f"({shown_})")
     return " or ".join(listed)

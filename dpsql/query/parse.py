@@ -163,6 +163,16 @@ def _syntax(text: Text, found: list[Token], error: EmptyError) -> Exception:
             opened,
             f"the closing quote ({quote}) after the {what}",
         )
+    single = text.unmatched()
+    if single is not None:
+        opens = text.sql[single.start] == "("
+        return text.refusal(
+            "a parenthesis that is never closed"
+            if opens
+            else "a parenthesis that was never opened",
+            single,
+            "a ) for every (",
+        )
     words = [token.word for token in found]
     if "TOP" in words:
         at = found[words.index("TOP")]

@@ -139,6 +139,18 @@ class Text:
                 return None
         return None
 
+    def unmatched(self) -> Span | None:
+        """A parenthesis without its other half."""
+        opened: list[Token] = []
+        for token in self.tokens:
+            if token.text == "(":
+                opened.append(token)
+            elif token.text == ")" and not opened:
+                return Span(token.start, token.end)
+            elif token.text == ")":
+                opened.pop()
+        return Span(opened[-1].start, opened[-1].end) if opened else None
+
     def refusal(self, reason: str, span: Span | None = None, hint: str = "") -> Refused:
         """A refusal that quotes this text."""
         start, end = (None, None) if span is None else (span.start, span.end)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dpsql.query import functions
-from dpsql.query.declared import Refuse, binned, require_edge, require_value
+from dpsql.query.declared import Refuse, binned, require_date, require_edge, require_value
 from dpsql.query.expr import (
     Between,
     Call,
@@ -149,7 +149,7 @@ class Typer:
             raise self._refuse(
                 f"{where} must be true or false, and this is a {found.kind}",
                 expr.span,
-                "a comparison, e.g. <> 0",
+                f"a comparison, e.g. {_COMPARED.get(found.kind, 'IS NOT NULL')}",
             )
 
     def _same(self, parts: tuple[Expr, ...], where: str, span: Span | None) -> Type:
@@ -174,6 +174,8 @@ class Typer:
                 f"{where} puts rows of different lengths together", span, "rows of equal length"
             )
         if dates:
+            for part in parts:
+                require_date(part, self._refuse)
             return DATE
         return Type(known[0].kind, max(t.length for t in known), known[0].parts)
 
@@ -256,7 +258,7 @@ class Typer:
         raise self._refuse(
             f"{functions.shown(name)} does not take ({given})",
             expr.span,
-            f"a cast, e.g. CAST(... AS INTEGER): it takes {functions.forms(name)}",
+            f"{functions.shown(name)} of {functions.forms(name)}, by a CAST where need be",
         )
 
     def _check_call(self, expr: Call, types: tuple[Type, ...]) -> None:
@@ -300,6 +302,7 @@ class Typer:
         return bound
 
 
+_COMPARED = {"number": "<> 0", "text": "= 'x'", "date": ">= '2025-01-31'"}
 _MIRROR = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
@@ -338,6 +341,10 @@ def _foreign_hint(what: str) -> str:
         return "GROUP BY, which gives one row a group"
     if "subscript" in what:
         return "substring(column, 1, 1)"
+    if "beyond the range" in what:
+        return "a smaller number"
+    if what.startswith("a cast"):
+        return "a cast to INTEGER, DOUBLE, DECIMAL, VARCHAR, BOOLEAN, DATE or TIMESTAMP"
     if what == "a list":
         return "the values in parentheses: IN (1, 2)"
     return "an expression of comparisons and functions on declared columns"

@@ -29,7 +29,7 @@ from dpsql.query.parse import Ask, Describe, Explain, Set, Show, Statement, pars
 from dpsql.release import Budget, Cost, Plan, Release
 from dpsql.schema import Dataset
 from dpsql.session import tell
-from dpsql.session.build import build, build_plan
+from dpsql.session.build import build, build_plan, require_level
 from dpsql.session.params import literals
 from dpsql.session.settings import Settings
 
@@ -208,6 +208,7 @@ class Session:
         if isinstance(bound, Probe):
             return tell.probe(bound, self._probe_grid(bound), params)
         assert compiled is not None
+        require_level(compiled, settings.confidence)
         balance = self.ledger.balance(self.user, bound.dataset.name)
         terms = Terms.of(balance.grant)
         _check_delta(ask, terms.delta)
@@ -233,6 +234,7 @@ class Session:
         settings = self._settings(ask, given)
         if isinstance(bound, Probe) or compiled is None:
             raise UsageError("this statement tells only the schema: it is free and has no plan")
+        require_level(compiled, settings.confidence)
         priced = settings.epsilon is not None or settings.rho is not None
         budget: Budget | None = None
         try:

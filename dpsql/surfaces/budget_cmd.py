@@ -93,7 +93,7 @@ def grant(
         found = [b for b in book.purses() if (b.grant.user, b.grant.dataset) == (user, name)]
         shared = next(balance for balance in book.caps() if balance.grant.dataset == name)
     from dpsql.surfaces.purses import budget as of
-    from dpsql.surfaces.purses import cap_words, questions_left, terms, until_words
+    from dpsql.surfaces.purses import cap_words, holds, questions_left, terms, until_words
 
     (balance,) = found
     purse = of(balance)
@@ -103,7 +103,10 @@ def grant(
         {"granted": purse.to_dict(), "until": granted.until or None, "cap": of(shared).to_dict()},
         f"granted {user} {terms(purse.granted)} on {name}{until_words(granted)}{spent}",
         f"All answers to {user} together are ({epsilon:g}, {delta:g})-differentially private; "
-        f"{questions_left(purse):,} default queries are left.",
+        f"{questions_left(purse):,} default queries are left."
+        if holds(balance)
+        else f"More was answered to {user} before than this allows: nothing more is answered, and "
+        "what was answered stays as private as the earlier terms made it.",
         f"All users of {name} together: {cap_words(shared)}.",
     )
 

@@ -52,10 +52,20 @@ def until_words(grant: Grant) -> str:
     return f" until {last_day(grant.until)}" if grant.until else ""
 
 
+def holds(balance: Balance) -> bool:
+    """Whether what is spent lies within the terms, so that they are true of all answers."""
+    grant = balance.grant
+    if grant.pure:
+        return balance.spent_epsilon is not None and balance.spent_epsilon <= grant.epsilon_pico
+    return balance.spent_rho <= grant.rho
+
+
 def cap_words(balance: Balance) -> str:
     """The cap of a dataset: what all its users together may spend, and have."""
     purse = budget(balance)
     why = "set by the owner" if balance.fixed else "the largest grant"
+    if not holds(balance):
+        return f"at most {terms(purse.granted)}, {why}; more was answered before, and no more is"
     return f"at most {terms(purse.granted)}, {why}; ε {figure(purse.left.epsilon)} is left"
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dpsql.release import Release
     from dpsql.surfaces.output import Target
 
+_KEPT = (".duckdb", ".wal", ".ledger", "-wal", "-shm", ".key", ".toml")
+
 
 @click.command(options_metavar="[OPTIONS]")
 @click.argument("words", nargs=-1, metavar='DB ["SQL"]')
@@ -82,6 +84,13 @@ def query(
         form = SUFFIXES.get(output.suffix.lower(), "table") if output else "table"
     if form == "parquet" and output is None:
         raise click.UsageError("parquet needs a file: add -o FILE")
+    if output is not None and (
+        output.resolve() == Path(db).resolve() or output.name.lower().endswith(_KEPT)
+    ):
+        raise click.UsageError(
+            f"cannot write {output}: a database, ledger, key or schema has such a name; "
+            "give another, e.g. answer.csv"
+        )
     target = None if output is None else Target(output)
     try:
         with opened(run, db, schemas, user, ledger, chosen(settings)) as session, run.statement():

@@ -185,6 +185,28 @@ def test_what_cannot_be_paid_opens_no_database(tmp_path, monkeypatch):
     assert spy.kinds("charge", "rows", "noise") == []
 
 
+@pytest.mark.parametrize(
+    ("sql", "confidence"),
+    [
+        ("SELECT age, hours, STDDEV(age) FROM people GROUP BY ALL LIMIT 3", 1 - 1e-7),
+        ("SELECT age, AVG(rich) FROM people GROUP BY age HAVING COUNT(*) > 1", 1 - 1e-9),
+        (f"SELECT {' + '.join(['STDDEV(age)'] * 60)} FROM people", 1 - 1e-9),
+    ],
+    ids=["limit", "having", "sum"],
+)
+def test_a_level_that_no_interval_can_have_is_refused_before_the_charge(sql, confidence, tmp_path):
+    """Law 5: not after it, where nothing could be released any more."""
+    ledger = purse()
+    with Session(table(tmp_path, rows(9)), user=USER, ledger=ledger) as session:
+        dump = ledger.dump()
+        for ask in (session.answer, session.explain):
+            with pytest.raises(UsageError, match="closer to 1"):
+                ask(sql, rho=0.1, confidence=confidence)
+        assert ledger.dump() == dump
+        for sql in ASKED:
+            assert session.answer(sql, rho=0.1, confidence=1 - 1e-7).rows
+
+
 # -- what fails after the charge ----------------------------------------------------------------
 
 SECRET = "Mrs Petulengro, 47"

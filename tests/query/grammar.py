@@ -16,7 +16,14 @@ from typing import Any
 
 from dpsql.schema import Column, Dataset, Kind, Neighbours, Source, Unit
 
-_SUM, _SUM_END, _MEAN, _MEAN_END = "\x01", "\x02", "\x03", "\x04"
+_SUM, _SUM_END, _MEAN, _MEAN_END, _BELOW, _BELOW_END = (
+    "\x01",
+    "\x02",
+    "\x03",
+    "\x04",
+    "\x05",
+    "\x06",
+)
 _NAMES = (
     "a", "b", "c", "D", "Age", "été", "two words", 'quo"te', "select", "order", "group", "k0", "a0",
     "v", "i", "row#", "#", "count", "x.y", "null", "Ärger", "ärger",
@@ -35,12 +42,13 @@ def text(value: str) -> str:
 
 def asked(sql: str) -> str:
     """The statement as an analyst writes it."""
-    return sql.translate({ord(mark): None for mark in (_SUM, _SUM_END, _MEAN, _MEAN_END)})
+    return sql.translate({ord(mark): None for mark in map(chr, range(1, 7))})
 
 
 def expected(sql: str) -> str:
     """The statement whose answer by DuckDB is the value that we must give."""
     sql = sql.replace(_SUM, "COALESCE(").replace(_SUM_END, ", 0)")
+    sql = sql.replace(_BELOW, "NULLIF(").replace(_BELOW_END, ", 0)")
     return sql.replace(_MEAN, "(").replace(_MEAN_END, ")::INTEGER")
 
 
@@ -430,18 +438,22 @@ class Expressions:
 
 def literal(column: Column, code: int) -> str:
     """A declared value as SQL writes it."""
-    value = column.point(code)
+    return sql_literal(column.point(code))
+
+
+def sql_literal(value: Any) -> str:
+    """A value as SQL writes it."""
     match value:
+        case None:
+            return "NULL"
         case bool():
             return "TRUE" if value else "FALSE"
         case str():
             return text(value)
-        case float():
-            return repr(value)
         case datetime.date():
             return f"DATE '{value.isoformat()}'"
         case _:
-            return str(value)
+            return repr(value)
 
 
 @dataclass(frozen=True)
@@ -597,7 +609,10 @@ class Statements:
             [
                 f"{one} + 1", f"2 * {one} - {other}", f"{one} > {other}", f"-{one}",
                 f"CASE WHEN {one} > 1 THEN 'many' ELSE 'few' END",
-                f"100.0 * {one} / NULLIF(COUNT(*), 0)", f"COALESCE({one}, -1)",
+                f"100.0 * {one} / NULLIF(COUNT(*), 0)",
+                f"{one} / {_BELOW}{other}{_BELOW_END}",
+                f"COUNT(*) % {_BELOW}COUNT(*){_BELOW_END}",
+                f"COALESCE({one}, -1)",
                 f"CAST({one} AS DOUBLE)",
                 *(f"COALESCE({key}, {key})" for key in keys),
                 *(f"ROUND({a}, 1)" for a in aggregates if not _is_mean(a)),
@@ -649,7 +664,7 @@ class Statements:
         rng = self.rng
         if rng.random() < 0.5:
             return "", False
-        if rng.random() < 0.2:
+        if rng.random() < 0.2 and not any(_is_mean(e) for e, _ in items):
             return f" ORDER BY ALL{rng.choice(['', ' DESC', ' NULLS FIRST'])}", True
         listed = []
         for _ in range(rng.randint(0, 2)):

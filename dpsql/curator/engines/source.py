@@ -65,7 +65,7 @@ def open_source(database: Path, dataset: Dataset) -> Source:
                 for name in {files.path.name.split(".")[0], dataset.name}:
                     view = quote.name("memory", "main", name)
                     connection.execute(f"CREATE VIEW {view} AS SELECT * FROM {relation}")
-            relation = _query(connection, query)
+            relation = _query(connection, query, form)
         types = describe(connection, relation, files.what)
         close = undo.pop_all().close
     return Source(connection, files, relation, types, stamp, costly, close)
@@ -125,15 +125,19 @@ def _table(connection: Connection, catalog: str, dataset: Dataset) -> tuple[str,
     raise SourceError(f"{found}: correct table under [source], or name another database")
 
 
-def _query(connection: Connection, query: str) -> str:
-    """A view of the owner's query."""
+def _query(connection: Connection, query: str, form: str) -> str:
+    """A view of the owner's query over a file of this format."""
     try:
         select = connection.query(query)
         if select is None:
             raise SourceError("the query under [source] must be one SELECT statement")
         connection.execute(f"CREATE TEMP VIEW {_VIEW} AS {select}")
     except Fault as fault:
-        raise query_error(fault) from None
+        error = str(query_error(fault))
+        if form == "csv":
+            error += "; a field of a CSV file is text unless a declared column has its name: "
+            error += "write TRY_CAST"
+        raise SourceError(error) from None
     return _VIEW
 
 
