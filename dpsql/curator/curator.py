@@ -25,6 +25,7 @@ from dpsql.curator.quote import GaussianNoise, LaplaceNoise, Noise, quote
 from dpsql.curator.sealed import Sealed, unseal
 from dpsql.errors import InternalError, SourceError
 from dpsql.query.linear import Workload
+from dpsql.schema import Dataset
 
 _CACHE_BYTES = 256 << 20
 
@@ -64,6 +65,7 @@ class Curator:
             statement=statement,
             footprint=footprint(workload, dataset, noise),
             snapshot=snapshot,
+            people=_people(dataset),
         )
         failure: BaseException
         try:
@@ -91,6 +93,7 @@ class Curator:
             quote(workload, dataset, noise),
             footprint=footprint(workload, dataset, noise),
             snapshot=self._snapshot_of_people(),
+            people=_people(dataset),
         )
 
     def _snapshot_of_people(self) -> str:
@@ -145,3 +148,10 @@ class Curator:
         while self._bytes > _CACHE_BYTES and len(self._counts) > 1:
             _, dropped = self._counts.popitem(last=False)
             self._bytes -= unseal(dropped).nbytes
+
+
+def _people(dataset: Dataset) -> str:
+    """Whose losses the ledger adds up. Another bound on their rows makes them no other people."""
+    unit = dataset.unit.column
+    each = "each row" if unit is None else f"all rows of each {unit}"
+    return f"{each} ({dataset.neighbours.value})"

@@ -15,6 +15,7 @@ from typing import Any
 
 from dpsql import schema as schemas
 from dpsql.accounting.ledger import Balance, Ledger
+from dpsql.accounting.shelf import is_url, witness
 from dpsql.curator.curator import Curator
 from dpsql.curator.engines.duckdb import DuckDBEngine
 from dpsql.curator.keys import unit_key
@@ -39,8 +40,9 @@ class Session:
     """One user's questions to one database, paid from their purses in a ledger.
 
     `database` is a .duckdb, .parquet or .csv file; `schema` one or several TOML files or folders
-    (default: the file beside the database); `ledger` a file (default: beside the database) or an
-    open Ledger. Raises SourceError, SchemaError or UsageError. Threads may share a session.
+    (default: the file beside the database); `ledger` a file (default: beside the database), an
+    address `postgresql://...`, or an open Ledger. Raises SourceError, SchemaError or UsageError.
+    Threads may share a session.
     """
 
     def __init__(
@@ -79,25 +81,26 @@ class Session:
     # -- the parts -----------------------------------------------------------------------------
 
     @property
-    def ledger_path(self) -> Path:
-        """Where the ledger is kept when none was given open."""
+    def ledger_place(self) -> Path | str:
+        """Where the ledger is kept when none was given open: a file, or an address."""
         if self._given is None or isinstance(self._given, Ledger):
             return self.database.with_suffix(".ledger")
-        return Path(self._given)
+        return str(self._given) if is_url(self._given) else Path(self._given)
 
     @property
     def ledger(self) -> Ledger:
         """The ledger. Raises NoGrant when its file does not exist: no grant, no answer."""
         with self._lock:
             if self._ledger is None:
-                path = self.ledger_path
-                if not path.exists():
+                path = self.ledger_place
+                if isinstance(path, Path) and not path.exists():
                     raise NoGrant(
                         f"{self.user} has no grant: there is no ledger {path.name}; the owner "
                         f"makes one with: dpsql budget grant {self.database.name} {self.user} "
                         "--epsilon E"
                     )
-                self._ledger = Ledger.open(path, create=False)
+                beside = witness(self.database, path)
+                self._ledger = Ledger.open(path, create=False, witness=beside)
             return self._ledger
 
     def _curator(self, dataset: Dataset) -> Curator:
@@ -108,11 +111,18 @@ class Session:
                     if isinstance(self._given, Ledger):
                         key = os.urandom(32)
                     else:
-                        key = unit_key(self.ledger_path.with_name(self.ledger_path.name + ".key"))
+                        key = unit_key(self._key_path)
                 engine = DuckDBEngine(self.database, dataset, unit_key=key)
                 self._engines[dataset.name] = engine
                 self._curators[dataset.name] = Curator(engine, self.ledger, self.user)
             return self._curators[dataset.name]
+
+    @property
+    def _key_path(self) -> Path:
+        """Where the unit's key stands: beside the ledger, or beside the data of a distant one."""
+        place = self.ledger_place
+        path = place if isinstance(place, Path) else self.database.with_suffix(".ledger")
+        return path.with_name(path.name + ".key")
 
     def _grid(self, dataset: Dataset) -> Grid:
         if dataset.name not in self._grids:
@@ -293,10 +303,9 @@ class Session:
                 return tell.tables(self.datasets.values())
             case Show(what="budget"):
                 balances = [
-                    b for b in self.ledger.purses()
-                    if b.grant.user == self.user and b.grant.dataset in self.datasets
-                ]  # fmt: skip
-                return tell.budgets([tell.budget(b) for b in balances])
+                    b for b in self.ledger.paying(self.user) if b.grant.dataset in self.datasets
+                ]
+                return tell.budgets(balances)
             case Show(what=what):
                 return tell.settings(self.settings, what, sql)
             case Set(name=name, value=value):

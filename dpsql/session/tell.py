@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dpsql.accounting.convert import epsilon_of
@@ -130,8 +131,9 @@ def budget(balance: Balance) -> Budget:
     return Budget(granted, price(spent, terms), price(left, terms), grant.user, grant.dataset)
 
 
-def budgets(found: Sequence[Budget]) -> Release:
+def budgets(balances: Sequence[Balance]) -> Release:
     """SHOW BUDGET."""
+    found = [budget(balance) for balance in balances]
     columns = ("dataset", "granted", "spent", "left", "delta", "rho_granted", "rho_left")
     types = ("VARCHAR", *["DOUBLE"] * 6)
     rows = [
@@ -142,6 +144,8 @@ def budgets(found: Sequence[Budget]) -> Release:
         for b in found
     ]  # fmt: skip
     notes = () if found else ("there is no grant: ask the owner for one",)
+    if any(b.left_epsilon < replace(b, others=()).left_epsilon for b in balances):
+        notes = ("left is what the groups and the cap of all users leave",)
     return table(columns, types, rows, notes)
 
 

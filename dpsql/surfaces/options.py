@@ -17,6 +17,10 @@ from dpsql.surfaces.run import Run
 if TYPE_CHECKING:
     from dpsql.session import Session
 
+    _Type = click.ParamType[Any]
+else:
+    _Type = click.ParamType
+
 F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_FILE = 1_000_000  # bytes of SQL that are read at all
 SETTINGS = ("epsilon", "rho", "confidence", "backend", "intervals", "clamp")
@@ -31,12 +35,30 @@ schema_option = click.option(
     metavar="FILE",
     help="Schema file, or a folder of them; may repeat. [default: beside DB]",
 )
+
+
+class LedgerPlace(_Type):
+    """A file, or the address of a PostgreSQL server as it stands."""
+
+    name = "ledger"
+    file = click.Path(dir_okay=False, path_type=Path)
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        from dpsql.accounting.shelf import is_url
+
+        if is_url(value):
+            return str(value)
+        return self.file.convert(value, parameter, context)
+
+
 ledger_option = click.option(
     "--ledger",
     envvar="DPSQL_LEDGER",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=LedgerPlace(),
     metavar="FILE",
-    help="Ledger file. [default: DB with the suffix .ledger]",
+    help="Ledger file, or postgresql://user@host/database. [default: DB with the suffix .ledger]",
 )
 user_option = click.option(
     "-u",
@@ -125,7 +147,7 @@ def opened(
     db: Path,
     schemas: tuple[Path, ...],
     user: str | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
     settings: dict[str, Any],
 ) -> Iterator[Session]:
     """A session, known to the run so that an interruption can say what was charged."""

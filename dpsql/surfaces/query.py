@@ -56,7 +56,7 @@ def query(
     file: Path | None,
     schemas: tuple[Path, ...],
     user: str | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
     form: str | None,
     output: Path | None,
     **settings: Any,
@@ -174,7 +174,7 @@ def explain(
     file: Path | None,
     schemas: tuple[Path, ...],
     user: str | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
     form: str,
     **settings: Any,
 ) -> None:

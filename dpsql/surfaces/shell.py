@@ -49,7 +49,7 @@ def shell(
     words: tuple[str, ...],
     schemas: tuple[Path, ...],
     user: str | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
     form: str,
     **settings: Any,
 ) -> None:

@@ -25,6 +25,7 @@ from dpsql.accounting.sqlite_book import SqliteBook
 from dpsql.errors import BudgetExceeded, Error, LedgerError
 
 EVENT = Gaussian(1, Fraction(500))
+FILES = ["a.ledger", "a.ledger.anchor", "a.ledger.seal"]  # of a ledger that nobody has open
 TRIALS = Path(__file__).with_name("ledger_trials.py")
 
 _spec = importlib.util.spec_from_file_location("ledger_trials", TRIALS)
@@ -152,13 +153,12 @@ def test_stamps_that_disagree_are_damage(path: Path, statement: str) -> None:
         "DROP TABLE purse",
         "DROP TABLE entry",
         "INSERT INTO entry SELECT 9223372036854775807, at, kind, user, dataset, 0, 0, 0, 0,"
-        " NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM entry LIMIT 1",
+        " NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, '', '', '' FROM entry LIMIT 1",
     ],
 )
 def test_a_line_that_none_writes_is_damage(path: Path, statement: str) -> None:
-    edited(path, statement)
-    with Ledger.open(path) as ledger, pytest.raises(LedgerError, match="the ledger is damaged"):
-        pay(ledger)
+    text = complaint(edited(path, statement))
+    assert "the ledger is damaged" in text or "something else than dpsql wrote" in text
 
 
 @pytest.mark.parametrize("cut", [1, 15, 16, 99, 100, 512, 4095, 4096, 8191, 8192, -4096, -1])
@@ -229,14 +229,11 @@ def test_a_lost_shm_loses_nothing(path: Path) -> None:
         pay(ledger)
 
 
-def test_a_lost_wal_leaves_a_sound_ledger_of_earlier(path: Path) -> None:
-    """That newer charges are missing cannot be told from the file alone."""
+def test_a_lost_wal_is_noticed(path: Path) -> None:
+    """What was charged in it is unknown, and nothing is answered."""
     crashed(path)
     os.unlink(f"{path}-wal")
-    with Ledger.open(path, create=False) as ledger:
-        log = [entry for entry in ledger.log() if entry.kind == "charge"]
-        assert ledger.balance("alice", "adult").spent_rho == len(log) * EVENT.rho
-        pay(ledger)
+    assert "truncated, or replaced by an older copy" in complaint(path)
 
 
 def test_the_writers_lock_is_waited_for_and_then_said(path: Path) -> None:
@@ -248,7 +245,7 @@ def test_the_writers_lock_is_waited_for_and_then_said(path: Path) -> None:
             pay(ledger)
         assert 0.3 <= time.monotonic() - start < 5
         before = ledger.dump()  # readers wait for nobody
-        assert len(before) == 5
+        assert len(before) == 6
         other.execute("ROLLBACK")
         assert ledger.dump() == before
         pay(ledger)
@@ -292,7 +289,8 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.mark.parametrize(("file", "folder"), [(0o444, 0o777), (0o666, 0o555), (0o444, 0o555)])
 def test_a_read_only_ledger_gives_no_answer(open_folder: Path, file: int, folder: int) -> None:
-    path = filled(open_folder / "a.ledger")
+    with powerless():
+        path = filled(open_folder / "a.ledger")
     before = path.read_bytes()
     path.chmod(file)
     open_folder.chmod(folder)
@@ -327,7 +325,8 @@ def test_a_new_ledger_is_its_owners_alone(tmp_path: Path) -> None:
             files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
     finally:
         os.umask(mask)
-    assert files == dict.fromkeys(["a.ledger", "a.ledger-wal", "a.ledger-shm"], 0o600)
+    suffixes = ("", "-wal", "-shm", ".seal", ".anchor")
+    assert files == {f"a.ledger{suffix}": 0o600 for suffix in suffixes}
 
 
 def test_a_maker_that_is_late_opens_what_it_finds(tmp_path: Path) -> None:
@@ -335,8 +334,8 @@ def test_a_maker_that_is_late_opens_what_it_finds(tmp_path: Path) -> None:
     with Ledger.open(path) as first:
         first.grant("alice", dataset="adult", epsilon=1)
         SqliteBook._make(_Late(path))  # type: ignore[arg-type]
-        assert len(first.dump()) == 2
-    assert [file.name for file in tmp_path.iterdir()] == ["a.ledger"]
+        assert len(first.dump()) == 3
+    assert sorted(file.name for file in tmp_path.iterdir()) == FILES
 
 
 class _Late:
@@ -352,7 +351,7 @@ def test_where_links_are_unknown_a_ledger_is_made_all_the_same(
 
     monkeypatch.setattr(os, "link", unknown)
     filled(tmp_path / "a.ledger")
-    assert [file.name for file in tmp_path.iterdir()] == ["a.ledger"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == FILES
 
 
 def in_a_thread(test: Callable[[Path], None]) -> Callable[[Path], None]:
@@ -376,7 +375,7 @@ def lines_of(work: Callable[[], object], number: int) -> bool:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    sys.settrace(trials.at_line(number, interrupt))
+    sys.settrace(trials.Trace(number, interrupt))
     try:
         work()
     except (KeyboardInterrupt, BudgetExceeded) as error:
@@ -386,6 +385,7 @@ def lines_of(work: Callable[[], object], number: int) -> bool:
     return False
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @in_a_thread
 def test_ctrl_c_at_any_line_leaves_a_charge_whole_or_absent(path: Path) -> None:
     with (
@@ -409,6 +409,7 @@ def test_ctrl_c_at_any_line_leaves_a_charge_whole_or_absent(path: Path) -> None:
         assert total == ledger.balance("alice", "adult").spent_rho
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @in_a_thread
 def test_ctrl_c_during_a_refusal_locks_nobody_out(path: Path) -> None:
     with (

@@ -97,10 +97,10 @@ def test_nothing_is_read_before_it_is_paid(sql, backend, tmp_path, monkeypatch):
     with Session(path, user=USER, ledger=ledger) as session:
         release = session.answer(sql, rho=1e-3, backend=backend)
         assert spy.kinds("charge", "rows", "noise") == ["charge", "rows", "noise"]
-        (price,) = [more for kind, more in spy.happened if kind == "charge"]
+        (charged,) = [more for kind, more in spy.happened if kind == "charge"]
         assert len(durable) >= 2
-        assert set(durable) == {price.rho}
-        assert release.charged.rho == price.rho / 1e12
+        assert set(durable) == {charged.rho}
+        assert release.charged.rho == charged.rho / 1e12
         before = next(i for i, (kind, _) in enumerate(spy.happened) if kind == "charge")
         opening = [text for kind, text in spy.happened[:before] if kind == "sql"]
         assert all(text.startswith(OPENING) for text in opening)

@@ -269,11 +269,11 @@ def test_the_same_count_has_the_same_noise_however_it_is_written(session):
 
 
 def test_parts_of_a_whole_are_all_charged(session):
-    """A22: a count, its complement and the total are three questions."""
+    """A22: a count and its complement are about different people, the total about all again."""
     asked = ["SELECT COUNT(*) FROM people WHERE rich", "SELECT COUNT(*) FROM people WHERE NOT rich",
              "SELECT COUNT(*) FROM people"]  # fmt: skip
     one = spent_by(session, asked[0], rho=0.01)
-    assert spent_by(session, *asked, rho=0.01) == 3 * one
+    assert spent_by(session, *asked, rho=0.01) == 2 * one
 
 
 AGES = "SELECT age, COUNT(*) FROM people GROUP BY age"

@@ -178,7 +178,7 @@ def watch(patch: pytest.MonkeyPatch) -> Watch:
 
     def charged(ledger: Ledger, *args: Any, **named: Any) -> Any:
         receipt = charge(ledger, *args, **named)
-        found.happened.append(("charge", receipt.price))
+        found.happened.append(("charge", receipt.charged))
         return receipt
 
     def drawn(name: str) -> Callable[..., Any]:

@@ -395,6 +395,7 @@ def test_help_needs_click_alone() -> None:
 COMMANDS = [
     "demo", "query", "explain", "shell", "schema", "schema show", "schema infer", "schema check",
     "schema json-schema", "budget", "budget grant", "budget revoke", "budget show", "budget log",
+    "budget cap", "budget group", "budget verify",
 ]  # fmt: skip
 
 

@@ -160,7 +160,7 @@ def test_an_owner_grants_shows_logs_and_revokes(
     capsys.readouterr()
     assert main(["budget", "show", "people.duckdb", "--format", "json"]) == 0
     alice, bob = json.loads(capsys.readouterr().out)
-    assert alice["default_queries_left"] == 100 and bob["default_queries_left"] == 99
+    assert alice["default_queries_left"] == 99 and bob["default_queries_left"] == 99
     assert main(["budget", "log", "people.duckdb", "bob", "--format", "json"]) == 0
     entries = json.loads(capsys.readouterr().out)
     assert [entry["kind"] for entry in entries] == ["grant", "charge"]
