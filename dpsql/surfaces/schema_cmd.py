@@ -68,6 +68,7 @@ def infer(
     """
     run.owner = True
     from dpsql.surfaces.output import Target, aside, text_writer, words_of, write_lines
+    from dpsql.surfaces.terminal import say
 
     db, rest = database(words, 0, "DB")
     if rest:
@@ -77,6 +78,12 @@ def infer(
     target = None if output is None else Target(output)
     try:
         text = _drafted(run, db, table, from_data).splitlines()
+        if from_data:
+            say(
+                "WARNING: values and bounds of this draft were read off the rows and tell on the "
+                "people in them: put what you know in the place of each, and show nobody the draft",
+                sys.stderr,
+            )
         if target is None:
             write_lines(text, sys.stdout)
             return
