@@ -16,8 +16,8 @@ from typing import Any
 from dpsql import schema as schemas
 from dpsql.accounting.ledger import Balance, Ledger
 from dpsql.accounting.shelf import is_url, witness
-from dpsql.curator.curator import Curator
-from dpsql.curator.engines.duckdb import DuckDBEngine
+from dpsql.curator.curator import Curator, rise
+from dpsql.curator.engines.duckdb import DuckDBEngine, snapshot_of
 from dpsql.curator.keys import unit_key
 from dpsql.curator.quote import Noise, moved
 from dpsql.errors import NoGrant, Refused, SourceError, UsageError
@@ -75,6 +75,7 @@ class Session:
         self._engines: dict[str, DuckDBEngine] = {}
         self._grids: dict[str, Grid] = {}
         self._compiled: OrderedDict[Any, tuple[Bound | Probe, Compiled | None]] = OrderedDict()
+        self._key = os.urandom(32)  # where there is no file for one
         self._lock = threading.RLock()
         self._paid: Cost | None = None
 
@@ -106,16 +107,19 @@ class Session:
     def _curator(self, dataset: Dataset) -> Curator:
         with self._lock:
             if dataset.name not in self._curators:
-                key = None
-                if dataset.unit.column is not None:
-                    if isinstance(self._given, Ledger):
-                        key = os.urandom(32)
-                    else:
-                        key = unit_key(self._key_path)
+                key = self._unit_key(dataset, make=True)
                 engine = DuckDBEngine(self.database, dataset, unit_key=key)
                 self._engines[dataset.name] = engine
                 self._curators[dataset.name] = Curator(engine, self.ledger, self.user)
             return self._curators[dataset.name]
+
+    def _unit_key(self, dataset: Dataset, *, make: bool) -> bytes | None:
+        """The key that ranks the rows of units; None where there are none, or no key as yet."""
+        if dataset.unit.column is None:
+            return None
+        if isinstance(self._given, Ledger):
+            return self._key
+        return unit_key(self._key_path) if make or self._key_path.exists() else None
 
     @property
     def _key_path(self) -> Path:
@@ -247,7 +251,10 @@ class Session:
             terms = Terms(1e-6, 0, 0)
 
         def charged(noise: Noise) -> Cost:
-            return tell.price(self._curator(bound.dataset).rise(workload, noise).charged, terms)
+            key = self._unit_key(bound.dataset, make=False)
+            snapshot = snapshot_of(self.database, bound.dataset, key)
+            found = rise(self.ledger, self.user, bound.dataset, snapshot, workload, noise)
+            return tell.price(found.charged, terms)
 
         _check_delta(ask, terms.delta)
         choice = choose(workload, bound.dataset, asked, terms)

@@ -135,7 +135,7 @@ def drilling() -> Generator[Question, Outcome, None]:
         shown = "NULL" if value is None else repr(value)
         where = [*where[-3:], f"{key} IS NOT DISTINCT FROM {shown}"]
         following = keys[(step + 1) % len(keys)]
-        rho = 0.02 if best[-1] > 0 else 0.1
+        rho = 0.1 if best[-1] > 0 else 0.3
         found = yield (
             f"SELECT {following} AS k, COUNT(*) AS n FROM people WHERE {' AND '.join(where)} "
             "GROUP BY k",
