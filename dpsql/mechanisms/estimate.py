@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from dpsql.accounting.events import Event
 from dpsql.mechanisms.answers import Answers
 from dpsql.mechanisms.uncertain import Uncertain
-from dpsql.query.compile import CompiledSelect, Count, Mean, Spread, Sum
+from dpsql.query.compile import CompiledSelect
+from dpsql.query.estimators import Count, Mean, Spread, Sum
 from dpsql.query.expr import Slot
 from dpsql.query.finish import Values
 

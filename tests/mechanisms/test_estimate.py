@@ -13,7 +13,7 @@ import pytest
 from dpsql.accounting.events import Gaussian
 from dpsql.mechanisms.answers import Answers
 from dpsql.mechanisms.estimate import estimate
-from dpsql.query.compile import Count, Mean, Spread, Sum
+from dpsql.query.estimators import Count, Mean, Spread, Sum
 from dpsql.query.expr import Slot
 
 LAW = Gaussian(1, Fraction(9))
