@@ -251,6 +251,17 @@ def written(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", name) else quote(name)
 
 
+def shown(expr: Expr) -> str:
+    """A column or a literal as a person writes it; dots for anything longer."""
+    match expr:
+        case Column(name=name):
+            return written(name)
+        case Const():
+            return render(expr)
+        case _:
+            return "..."
+
+
 def text_literal(value: str) -> str:
     """A text as a literal of SQL."""
     return "'" + value.replace("'", "''") + "'"

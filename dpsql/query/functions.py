@@ -188,6 +188,8 @@ AGGREGATES = {
     "stddev_pop": "stddev_pop",
 }
 
+USERS = frozenset({"current_user", "session_user", "user"})  # asked without FROM alone
+SESSION = USERS | {"version", "current_database", "current_catalog", "current_schema"}
 _QUANTILE = "a quantile by counts, e.g. SELECT {c}, COUNT(*) FROM ... GROUP BY {c}"
 _COUNTS = "counts of the values, e.g. SELECT {c}, COUNT(*) FROM ... GROUP BY {c}"
 _COLUMNS = "an expression of declared columns"
@@ -239,8 +241,10 @@ REFUSED_FUNCTIONS: dict[str, tuple[str, str]] = {
         ("depends on the clock", "the date as a literal, e.g. DATE '2025-01-31'"),
     ),
     **dict.fromkeys(
-        ["current_user", "current_schema", "current_database", "current_setting", "session_user",
-         "user", "txid_current", "current_query", "current_catalog", "version", "getvariable",
+        SESSION, ("depends on the engine's session", "it in a SELECT of its own, without FROM")
+    ),
+    **dict.fromkeys(
+        ["current_setting", "txid_current", "current_query", "getvariable",
          "current_connection_id", "current_transaction_id", "current_query_id"],
         ("depends on the engine's session", _COLUMNS),
     ),

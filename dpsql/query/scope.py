@@ -51,6 +51,10 @@ class Sources:
     def __init__(self, datasets: Mapping[str, Dataset], text: Text, names: Names) -> None:
         self._datasets, self._text, self._names = datasets, text, names
 
+    def known(self, name: str) -> bool:
+        """Whether a dataset has this name, whatever the case of its letters."""
+        return fold(name) in map(fold, self._datasets)
+
     def ctes(self, ctes: tuple[Cte, ...], outer: Ctes) -> Ctes:
         """The common table expressions in force; each is checked, used or not."""
         found = dict(outer)
