@@ -38,6 +38,7 @@ class Scripted:
     answers: list[Release | BaseException]
     made: list[dict[str, Any]]
     asked: list[str]
+    given: list[dict[str, Any]]
     charges: Cost | None
 
     def __init__(self, database: Path, **options: Any) -> None:
@@ -52,8 +53,9 @@ class Scripted:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def answer(self, sql: str) -> Release:
+    def answer(self, sql: str, **settings: Any) -> Release:
         self.asked.append(sql)
+        self.given.append(settings)
         self.last_charge = self.charges
         answer = self.answers.pop(0)
         if isinstance(answer, BaseException):
@@ -64,7 +66,7 @@ class Scripted:
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Scripted]]:
     class Session(Scripted):
-        answers, made, asked, charges = [], [], [], None
+        answers, made, asked, given, charges = [], [], [], [], None
 
     module = ModuleType("dpsql.session")
     module.Session = Session  # type: ignore[attr-defined]
@@ -82,7 +84,7 @@ def test_an_answer_is_printed_and_the_code_is_0(
     out, err = capsys.readouterr()
     assert "10,771 ± 47" in out and "ε left 1.95" in out and err == ""
     assert script.asked == [SQL]
-    assert script.made[0]["settings"] == {"epsilon": 0.1}
+    assert (script.made[0]["settings"], script.given) == ({}, [{"epsilon": 0.1}])
     assert script.made[0]["user"] == "bob"
 
 
