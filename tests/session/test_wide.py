@@ -1,0 +1,68 @@
+"""Sums beyond 64 bits stay whole numbers, with all their digits, wherever they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpsql.accounting.ledger import Ledger
+from dpsql.session import Session
+from dpsql.surfaces import formats
+from dpsql.surfaces.dbapi import Connection
+
+TOP, ROWS = (1 << 52) + 1, 5_000
+TOTAL = TOP * ROWS  # above 2^64
+VALUE = f"CASE WHEN s = 'y' THEN {TOP} ELSE 0 END"
+SCHEMA = """
+dataset = "t"
+neighbours = "add-remove"
+unit = "row"
+[source]
+table = "t"
+[columns]
+s = {type = "category", values = ["x", "y"]}
+"""
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    folder: Path = tmp_path_factory.mktemp("wide")
+    with duckdb.connect(str(folder / "t.duckdb")) as made:
+        made.execute(f"CREATE TABLE t AS SELECT 'y' AS s FROM range({ROWS})")
+        made.execute("INSERT INTO t SELECT 'x' FROM range(10)")
+    (folder / "t.toml").write_text(SCHEMA)
+    ledger = Ledger.memory()
+    ledger.grant("ann", dataset="t", epsilon=1e7)
+    with Session(folder / "t.duckdb", user="ann", ledger=ledger) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        (f"SELECT SUM({VALUE}) AS n FROM t", TOTAL),
+        (f"SELECT SUM({VALUE}) AS n FROM t ORDER BY n", TOTAL),
+        (f"SELECT SUM(-({VALUE})) AS n FROM t", -TOTAL),
+        (f"SELECT SUM({VALUE}) + 1 AS n FROM t", TOTAL + 1),
+        (f"SELECT s, SUM({VALUE}) AS n FROM t GROUP BY s ORDER BY n DESC LIMIT 1", TOTAL),
+        (f"SELECT s, SUM({VALUE}) AS n FROM t GROUP BY s HAVING n > 5", TOTAL),
+    ],
+)
+def test_a_sum_beyond_64_bits_has_all_its_digits(sql: str, expected: int, session: Session) -> None:
+    release = session.answer(sql, rho=1e4)
+    [row] = release.rows
+    assert release.types[-1] == "HUGEINT"
+    assert isinstance(row[-1], int) and row[-1] == expected
+
+
+def test_every_form_shows_all_its_digits(session: Session) -> None:
+    cursor = Connection(session).execute(f"SELECT SUM({VALUE}) AS n FROM t", rho=1e4)
+    assert cursor.fetchall() == [(TOTAL,)]
+    for form in ("csv", "json", "markdown"):
+        assert str(TOTAL) in "\n".join(formats.lines(cursor.release, form))
+    assert f"{TOTAL:,}" in "\n".join(formats.lines(cursor.release, "table"))
+    assert cursor.release.from_dict(cursor.release.to_dict()) == cursor.release
+    assert float(cursor.df()["n"][0]) == float(TOTAL)
