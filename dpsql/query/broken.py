@@ -7,8 +7,10 @@ import re
 from dpsql.errors import Refused
 from dpsql.query.empty import EmptyError
 from dpsql.query.expr import Span
+from dpsql.query.keywords import RESERVED
 from dpsql.query.text import Text, Token
 
+_SIGNS = {"&&": "AND", "<=>": "IS NOT DISTINCT FROM", "===": "="}
 _LETTERED = re.compile(r"\b\d+[^\W\d]\w*")  # digits, and letters right behind
 
 
@@ -55,6 +57,10 @@ def syntax(text: Text, found: list[Token], error: EmptyError, answered: str) -> 
             text.find("CUBE", "ROLLUP"),
             "fewer columns in CUBE or ROLLUP",
         )
+    signs = next((token for token in found if token.text in _SIGNS), None)
+    if signs is not None:
+        reason = f"{signs.text} is no operator of DuckDB's SQL"
+        return text.refusal(reason, _place(signs), _SIGNS[signs.text])
     if error.position is None:
         return text.refusal(
             "the statement is nested too deeply, or in a form that cannot be read",
@@ -69,10 +75,15 @@ def syntax(text: Text, found: list[Token], error: EmptyError, answered: str) -> 
         return _lettered(text, Span(*lettered.span()))
     at_end = place.start >= last.end
     after = f"after {last.text!r}" if at_end else f"near {text.sql[place.start : place.end]!r}"
+    hint = "a SELECT in DuckDB's SQL; check commas, parentheses and keywords near the mark"
+    word = text.sql[place.start : place.end]
+    index = next((i for i, token in enumerate(found) if token.start == place.start), 0)
+    if index and found[index - 1].word == "IS":
+        hint = f"= {word}; IS is for NULL, TRUE and FALSE"
+    elif not at_end and word.lower() in RESERVED:
+        hint += f'; a column or table of this name is written "{word}"'
     return text.refusal(
-        f"a syntax error {after}: DuckDB's SQL does not allow this here",
-        place,
-        "a SELECT in DuckDB's SQL; check commas, parentheses and keywords near the mark",
+        f"a syntax error {after}: DuckDB's SQL does not allow this here", place, hint
     )
 
 

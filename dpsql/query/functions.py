@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from dpsql.query.expr import Call, Column, Span, walk, written
+from dpsql.query.keywords import DIALECTS
 
 _SIGNATURES = """
 + n>n nn>n di>d id>d dn>d nd>d ii>i
@@ -294,6 +295,8 @@ def refused(call: Call) -> tuple[str, Span | None, str]:
         reason, hint = "is an aggregate, which cannot stand here", "it in SELECT or HAVING"
     elif name in REFUSED_FUNCTIONS:
         reason, hint = refused_name(name, next((written(c.name) for c in _columns(call)), "c"))
+    elif name in DIALECTS:
+        reason, hint = "is of another dialect", DIALECTS[name]
     else:
         near = difflib.get_close_matches(name, [*SIGNATURES, *AGGREGATES], 1, 0.75)
         reason = "is not among the functions that are answered"

@@ -320,12 +320,21 @@ def column_type(column: Declared) -> Type:
     return Type(_KIND[column.kind])
 
 
+_TRUTHS = frozenset({"true", "false"})
+
+
 def _cast_hint(part: Expr, kind: str) -> str:
     """How to make `part` a value of another kind."""
     name = {"number": "INTEGER", "text": "VARCHAR", "boolean": "BOOLEAN", "date": "DATE"}.get(kind)
     match part:
         case Const(kind="text", text=text) if kind == "number":
             return f"{text}, without quotes" if _is_number(text) else "a number, e.g. 30"
+        case Const(kind="text", text=text) if kind == "boolean" and text.lower() in _TRUTHS:
+            return f"{text.upper()}, without quotes"
+        case Const(kind="integer", text="1" | "0" as text) if kind == "boolean":
+            return "TRUE" if text == "1" else "FALSE"
+        case Call(name="-", args=(_, Const())) if kind == "date":
+            return "the date in quotes, e.g. '2025-01-31'"
         case Const(kind="integer" | "decimal" | "double", text=text) if kind == "text":
             return f"the text with quotes: '{text}'"
         case _:

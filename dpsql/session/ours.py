@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import Refused, UsageError
+from dpsql.query.expr import written
 from dpsql.query.parse import Describe, Set, Show
 from dpsql.release import Release
 from dpsql.session import tell
@@ -28,7 +29,7 @@ def told(
             if dataset is None:
                 raise Refused(
                     f"there is no dataset {name!r}",
-                    hint=f"DESCRIBE one of: {', '.join(session.datasets)}",
+                    hint=f"DESCRIBE one of: {', '.join(map(written, session.datasets))}",
                     sql=sql, start=span.start, end=span.end,
                 )  # fmt: skip
             return tell.describe(dataset)
