@@ -228,7 +228,8 @@ class Converter:
     def _parameter(self, node: Node, span: Span | None) -> Expr:
         if unknown(node, *_COMMON, "identifier"):
             return Foreign("this form of a parameter", span)
-        found = Param(str(node["identifier"]), span)
+        name = str(node["identifier"])
+        found = Param(name, span or self._text.parameter(name))
         self.params.setdefault(found.name, found)
         return found
 

@@ -123,6 +123,14 @@ class Text:
                 return Span(token.start, token.end)
         return None
 
+    def parameter(self, name: str) -> Span | None:
+        """The n-th `?`, for the parameter called n (DuckDB 1 does not place them)."""
+        marks = [token for token in self.tokens if token.text == "?"]
+        if not name.isdigit() or not 0 < int(name) <= len(marks):
+            return None
+        mark = marks[int(name) - 1]
+        return Span(mark.start, mark.end)
+
     def quantified(self) -> Span | None:
         """The first ANY, SOME or ALL that follows a comparison, with what it is compared with."""
         for index, token in enumerate(self.tokens[1:-1], 1):

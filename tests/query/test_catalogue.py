@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pandas
 import pytest
 
 import dpsql
 from dpsql.accounting.ledger import Ledger
 from dpsql.errors import Refused
 from dpsql.session import Session
-from dpsql.surfaces.dbapi import Connection
 
 SCHEMA = """
 dataset = "odd table"
@@ -144,19 +142,6 @@ def test_a_declared_dataset_goes_before_the_catalogue(tmp_path: Path) -> None:
         sql = 'SELECT COUNT(*) FROM "information_schema.tables"'
         with pytest.raises(dpsql.BudgetError):
             found.answer(sql)
-
-
-def test_pandas_reads_the_catalogue_and_the_probes_of_a_connection(session: Session) -> None:
-    con = Connection(session)
-    with pytest.warns(UserWarning, match="SQLAlchemy"):
-        found = pandas.read_sql(
-            "SELECT column_name AS c FROM information_schema.columns WHERE data_type <> ?",
-            con, params=["DATE"],
-        )  # fmt: skip
-    assert list(found["c"]) == ["select", 'quo"te']
-    with pytest.warns(UserWarning, match="SQLAlchemy"):
-        empty = pandas.read_sql('SELECT * FROM "odd table" WHERE 1 = 0', con)
-    assert list(empty.columns) == ["select", 'quo"te', "day"] and empty.empty
 
 
 def test_what_sqlalchemy_sends_at_the_start_is_answered(session: Session) -> None:
