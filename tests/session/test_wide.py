@@ -1,4 +1,4 @@
-"""Sums beyond 64 bits stay whole numbers, with all their digits, wherever they are shown."""
+"""Sums beyond 64 bits keep all their digits; what is rounded stays within what is promised."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pytest
 
 from dpsql.accounting.ledger import Ledger
+from dpsql.query.grid import Grid
+from dpsql.schema import loads
 from dpsql.session import Session
 from dpsql.surfaces import formats
 from dpsql.surfaces.dbapi import Connection
+from tests.query.exact import answer, counted
 
 TOP, ROWS = (1 << 52) + 1, 5_000
 TOTAL = TOP * ROWS  # above 2^64
@@ -65,3 +69,20 @@ def test_every_form_shows_all_its_digits(session: Session) -> None:
         assert str(TOTAL) in "\n".join(formats.lines(cursor.release, form))
     assert f"{TOTAL:,}" in "\n".join(formats.lines(cursor.release, "table"))
     assert cursor.release.from_dict(cursor.release.to_dict()) == cursor.release
+
+
+@pytest.mark.parametrize("top", [131_072, 131_073, 2_000_003])
+@pytest.mark.parametrize("narrow", [False, True])
+def test_a_deviation_is_rounded_by_no_more_than_is_said(top: int, narrow: bool) -> None:
+    """By 1/131,072 of the range at most, also where all values are close to each other."""
+    dataset = loads(
+        'dataset = "t"\nneighbours = "add-remove"\nunit = "row"\n[source]\ntable = "t"\n'
+        f'[columns]\na = {{type = "integer", min = 0, max = {top}}}\n'
+    )
+    values = np.random.default_rng(8).integers(0, top // 20_000 if narrow else top, 2_000)
+    rows = [(int(value),) for value in values]
+    for name, deviation in (("STDDEV", values.std(ddof=1)), ("STDDEV_POP", values.std())):
+        sql = f"SELECT {name}(a) FROM t"
+        [(found,)] = answer(sql, dataset, Grid(dataset), counted(dataset, rows)).rows
+        rounded = 0.0 if top <= 131_072 else top / 131_072 * 1.001
+        assert found == pytest.approx(deviation, rel=1e-9, abs=rounded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,3 +157,25 @@ def test_explain_says_the_unit_of_the_sensitivity(
     shown = said(capsys, "explain", "t.duckdb", sql)
     assert re.search(rf"sensitivity [\d.,]+ {unit} ", shown)
     assert ("error (rows)" in shown) == (unit == "rows")
+
+
+# -- what was charged -------------------------------------------------------------------------
+
+
+def test_a_fault_after_the_charge_says_once_what_was_charged(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*given: object, **named: object) -> None:
+        raise ValueError("4711 Petulengro")
+
+    monkeypatch.setattr("dpsql.session.build.finish", fails)
+    told = said(capsys, "query", "t.duckdb", SQL, "--epsilon", "0.1", code=70)
+    assert told.count("charged") == 1 and "charged ε 0.100 (ρ " in told
+    assert "internal error: the answer could not be made (ValueError)" in told
+    assert "Petulengro" not in told
+    asked = ["query", "t.duckdb", SQL, "--epsilon", "0.1", "--format", "json"]
+    fields = json.loads(said(capsys, *asked, code=70))
+    assert fields["charged"]["epsilon"] == pytest.approx(0.1, rel=1e-3)
+    monkeypatch.setenv("DPSQL_DEBUG", "1")
+    told = said(capsys, "query", "t.duckdb", SQL, "--epsilon", "0.1", code=70)
+    assert "Petulengro" not in told and "session.py" in told
