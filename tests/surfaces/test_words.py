@@ -166,8 +166,9 @@ def test_a_fault_after_the_charge_says_once_what_was_charged(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*given: object, **named: object) -> None:
-        raise ValueError("4711 Petulengro")
+        raise ValueError(secret)
 
+    secret = "4711 Petulengro"
     monkeypatch.setattr("dpsql.session.build.finish", fails)
     told = said(capsys, "query", "t.duckdb", SQL, "--epsilon", "0.1", code=70)
     assert told.count("charged") == 1 and "charged ε 0.100 (ρ " in told
