@@ -8,7 +8,7 @@ OLD := .venv-duckdb1
 .PHONY: demo test check cases-duckdb1 bench clean
 
 demo: $(VENV)/.core
-	$(BIN)/dpsql demo
+	$(BIN)/dpsql demo dpsql-demo -u alice
 
 test: check
 	$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -158,10 +158,12 @@ class SqliteBook:
                 f"there is no ledger {self.name}; a first grant makes one:"
                 " dpsql budget grant DB USER --epsilon E"
             )
-        connection = _open(self.path)
+        still = _still(self.path)
+        connection = _open(self.path, "mode=ro&immutable=1" if still else "mode=rw")
         try:
             _check_stamp(connection, self.path)
-            _set_up(connection, self.name)
+            if not still:
+                _set_up(connection, self.name)
         except BaseException:
             connection.close()
             raise
@@ -205,10 +207,30 @@ class SqliteBook:
             raise LedgerError(_complaint(self.name, error)) from None
 
 
-def _open(path: str) -> sqlite3.Connection:
+def _still(path: str) -> bool:
+    """Whether a ledger is to be read as a file that nobody writes to.
+
+    SQLite makes a -shm file beside a ledger that it opens, so a ledger in a folder where this user
+    may not is read on its own. Others must not write to it meanwhile: its log, the -wal that is
+    there while somebody has it open, must be missing or empty.
+    """
+    real = os.access in os.supports_effective_ids
+    places = (path, os.path.dirname(path))
+    if all(os.access(place, os.W_OK, effective_ids=real) for place in places):
+        return False
+    with contextlib.suppress(OSError):
+        if os.path.getsize(path + "-wal"):
+            raise LedgerError(
+                f"{os.path.basename(path)}: the ledger is open elsewhere, or was not closed, and "
+                "this user may not write beside it: read it as its owner, or once it is closed"
+            )
+    return True
+
+
+def _open(path: str, mode: str = "mode=rw") -> sqlite3.Connection:
     """A connection to the existing file `path`, which it never makes."""
     return sqlite3.connect(
-        f"file:{urllib.parse.quote(os.fsencode(path))}?mode=rw",
+        f"file:{urllib.parse.quote(os.fsencode(path))}?{mode}",
         uri=True,
         timeout=STEP,
         isolation_level=None,

@@ -1,6 +1,7 @@
 """Charge, look, noise: the only way from true counts to anything else.
 
-`measure` first has the ledger record the price of the noise, durably; then it reads the counts;
+`measure` first has the engine see that every row can be read, whatever is asked, and tells nothing
+else of them; then the ledger records the price of the noise, durably; then it reads the counts;
 then it adds the noise. What goes wrong after the charge is an InternalError or a SourceError of
 ours that says nothing about the data and holds no frame that saw it, and the charge stands.
 """
@@ -56,10 +57,11 @@ class Curator:
     ) -> Measurement:
         """The workload's answers with noise, after its price is paid; `paid` gets the receipt.
 
-        Raises BudgetError when the ledger refuses: then nothing was read. Raises SourceError or
-        InternalError when reading fails: then the charge stands and nothing is released.
+        Raises SourceError before the charge when the source cannot be read as a whole. Raises
+        BudgetError when the ledger refuses: then nothing was counted. Raises SourceError or
+        InternalError when counting fails: then the charge stands and nothing is released.
         """
-        self._engine.snapshot()  # a source that is gone or was changed costs nothing
+        self._engine.ready()  # a source that is gone, was changed or cannot be read costs nothing
         dataset = self._engine.dataset
         event = quote(workload, dataset, noise)
         receipt = self._ledger.charge(self._user, dataset.name, event, statement=statement)

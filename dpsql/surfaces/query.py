@@ -78,6 +78,7 @@ def query(
     """
     from dpsql.surfaces.formats import SUFFIXES
     from dpsql.surfaces.output import Target
+    from dpsql.surfaces.progress import Progress
 
     db, rest = database(words, 1, 'DB "SQL"')
     sql = statement(rest, file)
@@ -100,7 +101,8 @@ def query(
     target = None if output is None else Target(output)
     try:
         with opened(run, db, schemas, user, ledger, {}) as session, run.statement():
-            release = session.answer(sql, **chosen(settings))
+            with Progress("counting"):
+                release = session.answer(sql, **chosen(settings))
             show(release, form, target, run)
     finally:
         if target is not None:

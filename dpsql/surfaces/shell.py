@@ -128,10 +128,12 @@ class Shell:
         return True
 
     def _answer(self, sql: str) -> None:
+        from dpsql.surfaces.progress import Progress
         from dpsql.surfaces.query import show
 
         with self._run.statement():
-            release = self._session.answer(sql.strip())
+            with Progress("counting"):
+                release = self._session.answer(sql.strip())
             show(release, self._form, None, self._run)
 
     def _command(self, words: str) -> None:

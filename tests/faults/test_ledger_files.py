@@ -298,6 +298,29 @@ def test_a_read_only_ledger_gives_no_answer(open_folder: Path, file: int, folder
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize(("file", "folder"), [(0o444, 0o777), (0o644, 0o555), (0o444, 0o555)])
+def test_a_read_only_ledger_can_be_read(open_folder: Path, file: int, folder: int) -> None:
+    path = filled(open_folder / "a.ledger")
+    with Ledger.open(path) as ledger:
+        before = ledger.dump()
+    path.chmod(file)
+    open_folder.chmod(folder)
+    with powerless(), Ledger.open(path, create=False) as ledger:
+        assert ledger.dump() == before and len(list(ledger.log())) == 4
+    assert os.listdir(open_folder) == ["a.ledger"]
+
+
+def test_a_read_only_ledger_that_others_write_to_is_not_read(open_folder: Path) -> None:
+    path = filled(open_folder / "a.ledger")
+    with Ledger.open(path) as ledger:
+        pay(ledger)
+        for name in os.listdir(open_folder):
+            (open_folder / name).chmod(0o644)
+        open_folder.chmod(0o555)
+        with powerless():
+            assert "open elsewhere" in complaint(path)
+
+
 def test_a_ledger_that_may_not_be_read_is_said(open_folder: Path) -> None:
     path = filled(open_folder / "a.ledger")
     path.chmod(0)

@@ -13,7 +13,7 @@ from dpsql.curator.cells import Cells
 from dpsql.curator.engines.connection import Fault, Trouble
 from dpsql.curator.engines.layout import layout
 from dpsql.curator.engines.pack import Packing, packing
-from dpsql.curator.engines.source import open_source, query_error
+from dpsql.curator.engines.source import open_source, unreadable
 from dpsql.curator.engines.store import STORED, store, store_bounded
 from dpsql.curator.keys import key_name
 from dpsql.curator.sealed import Sealed, unseal
@@ -29,8 +29,9 @@ class DuckDBEngine:
     The first count scans the columns that it needs. The second stores the codes of all rows, if
     they fit in a quarter of the memory that the engine may use; the rest of it is for grouping.
     Where units are bounded or the source is a view, a query or CSV, the first count stores them
-    already, if need be in a temporary folder: such rows are read once. Threads wait for each
-    other; a forked process must open its own engine.
+    already, if need be in a temporary folder: such rows are read once. Of a source that can fail on
+    a row, `ready` reads or stores all rows, so that no count fails on one later. Threads wait for
+    each other; a forked process must open its own engine.
     """
 
     def __init__(self, database: Path, dataset: Dataset, *, unit_key: bytes | None = None) -> None:
@@ -43,6 +44,7 @@ class DuckDBEngine:
         self._release = weakref.finalize(self, source.close)
         self._eager = source.costly or dataset.unit.column is not None
         self._stored = self._worth_storing = False
+        self._read = not source.fallible
         try:
             self._layout = layout(dataset, source.types)
             self._guard(self._prepare)
@@ -63,6 +65,14 @@ class DuckDBEngine:
         """
         packed = packing(self._dataset, columns)
         return self._guard(lambda: self._counts(packed))
+
+    def ready(self) -> None:
+        """See to it that all rows can be read, once; the rows tell nothing else. Ask before paying.
+
+        Raises SourceError in the same words for every row, column and fault, or because the file
+        has changed or memory ran out; and KeyboardInterrupt when it is stopped.
+        """
+        self._guard(self._read_all)
 
     def snapshot(self) -> str:
         """A public name of the data: another one for other files, schemas and keys.
@@ -89,7 +99,23 @@ class DuckDBEngine:
             if encoding.enum:
                 self._source.connection.execute(encoding.create)
 
+    def _read_all(self) -> None:
+        """Read all declared columns of all rows, whatever is asked of them."""
+        if self._read:
+            return
+        try:
+            if self._eager:
+                self._relation()
+            else:
+                self._source.connection.execute(self._layout.read(self._source.relation))
+        except Fault as fault:
+            if fault.trouble in (Trouble.INTERRUPTED, Trouble.MEMORY):
+                raise
+            raise unreadable(self._source.files) from None
+        self._read = True
+
     def _counts(self, packed: Packing) -> Sealed[Cells]:
+        self._read_all()
         connection = self._source.connection
         relation = self._relation()
         cells = packed.cells(connection.arrays(packed.sql(relation)))
@@ -157,7 +183,5 @@ class DuckDBEngine:
                 return SourceError(f"{what} was opened before a fork: open it again after it")
             case Trouble.TORN:
                 return SourceError(f"{what} is damaged: restore it from a copy")
-            case _ if self._dataset.source.query is not None:
-                return query_error(fault)
             case _:
                 return SourceError(f"{what} cannot be read any more: open it again")

@@ -40,13 +40,7 @@ def read_csv(connection: Connection, files: Files, dataset: Dataset | None) -> s
     try:
         if dataset is None:
             return _sniffed(connection, files)
-        names, delimiter = _header(files.path)
-        read = ", ".join(f"{quote.text(name)}: 'VARCHAR'" for name in names)
-        relation = (
-            f"read_csv({_pattern(files)}, header = true, auto_detect = false, "
-            f"delim = {quote.text(delimiter)}, quote = '\"', escape = '\"', columns = {{{read}}}, "
-            "ignore_errors = true, null_padding = false, strict_mode = false)"
-        )
+        relation, names = csv_text(files)
         connection.rows(f"DESCRIBE SELECT * FROM {relation}")
     except (Fault, OSError, EOFError, UnicodeDecodeError, csv.Error, ValueError):
         found = "cannot be read as CSV in UTF-8 with a header of different names"
@@ -54,6 +48,21 @@ def read_csv(connection: Connection, files: Files, dataset: Dataset | None) -> s
     declared = {column.table_name.casefold(): column for column in dataset.columns}
     fields = [_typed(name, declared.get(name.casefold())) for name in names]
     return f"(SELECT {', '.join(fields)} FROM {relation})"
+
+
+def csv_text(files: Files) -> tuple[str, list[str]]:
+    """The relation of a CSV file whose fields are all text, and their names.
+
+    Raises what a file that cannot be read or has no header raises.
+    """
+    names, delimiter = _header(files.path)
+    read = ", ".join(f"{quote.text(name)}: 'VARCHAR'" for name in names)
+    relation = (
+        f"read_csv({_pattern(files)}, header = true, auto_detect = false, "
+        f"delim = {quote.text(delimiter)}, quote = '\"', escape = '\"', columns = {{{read}}}, "
+        "ignore_errors = true, null_padding = false, strict_mode = false)"
+    )
+    return relation, names
 
 
 def _require_text_unit(files: Files, dataset: Dataset | None) -> None:

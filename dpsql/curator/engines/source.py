@@ -25,8 +25,9 @@ _VIEW = quote.name("temp", "main", "__dpsql_source")
 class Source:
     """An open source: `relation` is what SQL reads from, `types` the SQL type of each column.
 
-    `costly` says that reading it is slow, or may not give the same rows twice. `close` lets go of
-    the file and removes what was spilled. `stamp` was taken before the file was opened.
+    `costly` says that reading it is slow, or may not give the same rows twice; `fallible` that a
+    row may be one that cannot be read, as no row of a table of DuckDB is. `close` lets go of the
+    file and removes what was spilled. `stamp` was taken before the file was opened.
     """
 
     connection: Connection
@@ -35,6 +36,7 @@ class Source:
     types: Mapping[str, str]
     stamp: Stamp
     costly: bool
+    fallible: bool
     close: Callable[[], None]
 
 
@@ -68,7 +70,8 @@ def open_source(database: Path, dataset: Dataset) -> Source:
             relation = _query(connection, query, form)
         types = describe(connection, relation, files.what)
         close = undo.pop_all().close
-    return Source(connection, files, relation, types, stamp, costly, close)
+    fallible = costly or form == "parquet"
+    return Source(connection, files, relation, types, stamp, costly, fallible, close)
 
 
 def place(database: Path, dataset: Dataset) -> tuple[Files, str]:
@@ -153,6 +156,12 @@ def query_error(fault: Fault) -> SourceError:
         case _:
             found = "fails"
     return SourceError(f"the query under [source] {found}: try it with DuckDB on the database")
+
+
+def unreadable(files: Files) -> SourceError:
+    """What to say when a row cannot be read: the same for every row, column and fault."""
+    found = f"{files.what} has rows that cannot be read, so nothing is answered from it"
+    return SourceError(f"{found}: the owner of the data finds the column by dpsql schema check")
 
 
 def describe(connection: Connection, relation: str, what: str) -> dict[str, str]:
