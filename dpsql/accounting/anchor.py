@@ -42,16 +42,21 @@ class Mark:
 class Anchor:
     """The file `path` for the ledger of `seal`; errors call the ledger `name`.
 
-    One that is not `needed` does without what its folder does not allow.
+    One that is not `needed` does without what its folder does not allow; one of a ledger that is
+    `still`, which this process may only read, is never written.
     """
 
-    def __init__(self, path: str, seal: Seal, name: str, *, needed: bool = True) -> None:
+    def __init__(
+        self, path: str, seal: Seal, name: str, *, needed: bool = True, still: bool = False
+    ) -> None:
         self.path = path
-        self._seal, self._ledger, self._needed = seal, name, needed
+        self._seal, self._ledger, self._needed, self._still = seal, name, needed, still
         self._file = os.path.basename(path)
 
     def make(self, mark: Mark) -> None:
         """Write the file with this mark, unless there is one."""
+        if self._still:
+            return
         try:
             publish(self.path, self._slot(mark) + b" " * SLOT)
         except OSError as error:
@@ -65,7 +70,8 @@ class Anchor:
     def read(self) -> Mark | None:
         """The newest mark, None where there is no file. Raises LedgerError for a strange one."""
         try:
-            with FileIO(self.path, "r+") as file:  # what cannot be written will be of no use
+            mode = "r" if self._still else "r+"  # what cannot be written will be of no use
+            with FileIO(self.path, mode) as file:
                 marks = self._marks(file)
         except FileNotFoundError:
             return None
@@ -76,6 +82,8 @@ class Anchor:
 
     def advance(self, mark: Mark) -> None:
         """Keep `mark` unless a newer one is kept. Raises LedgerError."""
+        if self._still:
+            return
         try:
             with _gate.lock, FileIO(self.path, "r+") as file:
                 _lock(file)

@@ -65,7 +65,7 @@ class Book(Protocol):
 
     `name` is what errors call it, `ledger` its own random name, and `place` the path that its key
     and its anchor stand at, each with a suffix; None where they last no longer than the process.
-    Other machines than this one may use a `shared` one.
+    Other machines than this one may use a `shared` one; this process may only read a `still` one.
     """
 
     @property
@@ -79,6 +79,9 @@ class Book(Protocol):
 
     @property
     def shared(self) -> bool: ...
+
+    @property
+    def still(self) -> bool: ...
 
     def read(self, question: Callable[[Page], T]) -> T: ...
 

@@ -145,10 +145,11 @@ def anchors_of(book: Book, seal: Seal, witness: str | None) -> list[Anchor]:
     """The anchor beside the ledger, and the one beside the data."""
     if book.place is None:
         return []
-    anchors = [Anchor(book.place + ANCHOR, seal, book.name)]
+    still = book.still
+    anchors = [Anchor(book.place + ANCHOR, seal, book.name, still=still)]
     if witness is not None:
         path = f"{witness}.{book.ledger[:8]}{ANCHOR}"
-        anchors.append(Anchor(path, seal, book.name, needed=False))
+        anchors.append(Anchor(path, seal, book.name, needed=False, still=still))
     return anchors
 
 

@@ -24,6 +24,7 @@ class MemoryBook:
     name = "the ledger in memory"
     place: str | None = None
     shared = False
+    still = False
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

@@ -60,6 +60,7 @@ class PostgresBook:
     """A Book at a `postgresql://` address. Raises LedgerError when it cannot be opened."""
 
     shared = True
+    still = False
 
     def __init__(self, address: str, *, create: bool, patience: float = PATIENCE) -> None:
         self._address = address

@@ -54,6 +54,7 @@ class SqliteBook:
     """A Book in the file `path`. Raises LedgerError when it cannot be opened."""
 
     shared = False
+    still = False
 
     def __init__(
         self, path: str | PathLike[str], *, create: bool, patience: float = PATIENCE
@@ -176,7 +177,7 @@ class SqliteBook:
                 f"there is no ledger {self.name}; a first grant makes one:"
                 " dpsql budget grant DB USER --epsilon E"
             )
-        still = _still(self.path)
+        self.still = still = _still(self.path)
         connection = _open(self.path, "mode=ro&immutable=1" if still else "mode=rw")
         try:
             form = _check_stamp(connection, self.path)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,8 +50,14 @@ class Curator:
         self._snapshot = ""
         self._lock = threading.RLock()
 
-    def measure(self, workload: Workload, noise: Noise, statement: str) -> Measurement:
-        """The workload's answers with noise, after its price is paid.
+    def measure(
+        self,
+        workload: Workload,
+        noise: Noise,
+        statement: str,
+        paid: Callable[[Receipt], None] | None = None,
+    ) -> Measurement:
+        """The workload's answers with noise, after its price is paid; `paid` gets the receipt.
 
         Raises SourceError before the charge when the source cannot be read as a whole. Raises
         BudgetError when the ledger refuses: then nothing was counted. Raises SourceError or
@@ -71,6 +77,8 @@ class Curator:
         )
         failure: BaseException
         try:
+            if paid is not None:
+                paid(receipt)
             return Measurement(tuple(self._noisy(workload, noise)), event, receipt)
         except (SourceError, InternalError) as error:
             failure = type(error)(str(error))

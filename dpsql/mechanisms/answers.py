@@ -25,7 +25,7 @@ from dpsql.mechanisms.quantile import simultaneous, sum_half_width
 from dpsql.mechanisms.ratio import Ratio
 from dpsql.mechanisms.uncertain import CONSTANT, Bools, Floats, Form, Map, Uncertain
 from dpsql.mechanisms.variance import Parts
-from dpsql.query.compile import Count, Estimator, Mean, Spread, Sum
+from dpsql.query.estimators import Count, Estimator, Mean, Spread, Sum
 from dpsql.query.expr import Call, Cast, Const, Expr, Op, Slot
 
 _INTEGERS = re.compile("U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")

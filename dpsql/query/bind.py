@@ -204,7 +204,7 @@ class _Binder:
                 items[0].span if items else None,
                 "the same with COUNT(*) in SELECT",
             )
-        self._guards.extend(typer.guards)
+        self._guards.extend([*typer.guards, *lift.guards])
         self._kinds.append([lift.kind(output) for output, _ in outputs])
         self._sugar.extend(lift.sugar)
         select = BoundSelect(

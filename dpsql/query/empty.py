@@ -119,6 +119,11 @@ class Empty:
                 connection.execute(f"CREATE OR REPLACE TABLE {name} AS {query}")
             self._made.add(name)
 
+    def declare(self, name: str, fields: str) -> None:
+        """Make the empty table `name` with these columns. Raises EmptyError."""
+        with self._making, _own_errors():
+            self._connection.execute(f"CREATE TABLE {name} ({fields})")
+
     def hold(self, owner: object, name: str) -> None:
         """Keep the table `name` as long as `owner` lives, or another that holds it."""
         with self._making:

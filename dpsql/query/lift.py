@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dpsql.query import functions
 from dpsql.query.declared import Refuse
 from dpsql.query.expr import Call, Column, Expr, Op, Slot, Span, Star, rebuild, walk, written
+from dpsql.query.guards import Guard
 from dpsql.query.statement import Aggregate
 from dpsql.query.typing import NUMBER, Type, Typer, column_type
 
@@ -21,6 +22,11 @@ class Lift:
         self.aggregates: list[Aggregate] = []
         self.groupings: list[tuple[int, ...]] = []
         self.sugar: list[Span] = []
+
+    @property
+    def guards(self) -> list[Guard]:
+        """What must not hold of the literals of outputs."""
+        return self._after.guards
 
     def output(self, expr: Expr) -> Expr:
         """`expr` over slots. Raises Refused for a column that is neither key nor aggregated."""

@@ -1,7 +1,11 @@
-"""Probes of tools: SELECT 1, LIMIT 0 and WHERE 1 = 0 tell only the schema, and are free."""
+"""Probes of tools: SELECT 1, LIMIT 0, WHERE 1 = 0, version(), information_schema; free.
+
+They tell only the schema.
+"""
 
 from __future__ import annotations
 
+from dpsql.query.catalogue import about_session, unknown, view
 from dpsql.query.declared import value
 from dpsql.query.expr import Call, Column, Compare, Const, Expr, Logic, Ref, Star, fold, walk
 from dpsql.query.functions import AGGREGATES
@@ -17,7 +21,13 @@ from dpsql.query.typing import Typer
 def probe(ask: Ask, names: Names, sources: Sources) -> Probe | None:
     """The probe that a query is, or None. Raises Refused for one with parts not answered."""
     query = ask.query
-    if not isinstance(query, Select) or query.foreign or query.having is not None:
+    if not isinstance(query, Select) or query.foreign:
+        return None
+    if about_session(query):
+        return Probe(None, False, ask, "session")
+    if view(query) and not sources.known(view(query)):
+        return _catalogue(ask, query)
+    if query.having is not None:
         return None
     if query.groups or query.sets or query.group_all:
         return None
@@ -51,6 +61,19 @@ def probe(ask: Ask, names: Names, sources: Sources) -> Probe | None:
         if not isinstance(part, Column):
             typer.of(part)
     return Probe(scope.dataset, True, ask)
+
+
+def _catalogue(ask: Ask, query: Select) -> Probe:
+    """A query over a view of the catalogue. Raises Refused for one with parts not answered."""
+    part = unknown(query)
+    if part is not None or query.ctes:
+        raise ask.text.refusal(
+            f"this is not answered over {view(query)}",
+            getattr(part, "span", None),
+            "columns and plain conditions, e.g. SELECT table_name FROM information_schema.tables; "
+            "or SHOW TABLES, DESCRIBE name",
+        )
+    return Probe(None, False, ask, "view")
 
 
 def _without_source(ask: Ask, query: Select, names: Names) -> Probe | None:

@@ -16,6 +16,25 @@ from dpsql.query.empty import tokens
 from dpsql.query.expr import Span
 
 MAX_LENGTH = 16_384  # characters of a statement
+_TEXT_QUOTE = "the plain quote ' around a text, and \" around a name"
+LOOKALIKES = {  # what word processors make of the signs of SQL, and what to write
+    **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\xb4", _TEXT_QUOTE),
+    **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\xab\xbb\uff02\uff07", _TEXT_QUOTE),
+    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "the plain minus: -"),
+    **dict.fromkeys("\uff08\uff09", "plain parentheses: ( )"),
+    "\uff0c": "the plain comma: ,",
+    "\uff1b": "the plain semicolon: ;",
+    "\uff0a": "the plain asterisk: *",
+    "\uff1d": "the plain sign: =",
+    "\uff1c": "the plain sign: <",
+    "\uff1e": "the plain sign: >",
+    "\u2264": "two signs: <=",
+    "\u2265": "two signs: >=",
+    "\u2260": "two signs: <>",
+    "\xd7": "the plain asterisk: *",
+    "\xf7": "the plain slash: /",
+}
+_NAMED = {"\ufeff": "a byte order mark, BOM"}
 _MARK = re.compile(r"--|/\*|'|\"")
 
 
@@ -104,6 +123,26 @@ class Text:
                 return Span(token.start, token.end)
         return None
 
+    def parameter(self, name: str) -> Span | None:
+        """The n-th `?`, for the parameter called n (DuckDB 1 does not place them)."""
+        marks = [token for token in self.tokens if token.text == "?"]
+        if not name.isdigit() or not 0 < int(name) <= len(marks):
+            return None
+        mark = marks[int(name) - 1]
+        return Span(mark.start, mark.end)
+
+    def quantified(self) -> Span | None:
+        """The first ANY, SOME or ALL that follows a comparison, with what it is compared with."""
+        for index, token in enumerate(self.tokens[1:-1], 1):
+            after = self.tokens[index - 1].text[-1:] in ("=", "<", ">")
+            if (
+                after
+                and token.word in ("ANY", "SOME", "ALL")
+                and self.tokens[index + 1].text == "("
+            ):
+                return Span(token.start, self._closing(index + 1) or token.end)
+        return None
+
     def inside(self, span: Span) -> Span:
         """What stands between the parentheses of a call: the first that open within `span`."""
         for index, token in enumerate(self.tokens):
@@ -179,17 +218,23 @@ class Text:
         quoted = [(t.start, t.end) for t in self.tokens if t.text[:1] in ("'", '"', "$")]
         starts = [start for start, _ in quoted]
         for index, char in enumerate(self.sql):
-            if char in " \n\r\t" or (char.isprintable() and not char.isspace()):
+            meant = LOOKALIKES.get(char)
+            visible = char.isprintable() and not char.isspace()
+            if char in " \n\r\t" or (visible and meant is None):
                 continue
             at = bisect.bisect_right(starts, index) - 1
-            if at >= 0 and index < quoted[at][1]:
+            if (at >= 0 and index < quoted[at][1]) or (visible and self._commented(index)):
                 continue
-            name = unicodedata.name(char, f"U+{ord(char):04X}").lower()
-            raise self.refusal(
-                f"an invisible character ({name})",
-                Span(index, index + 1),
-                "the same statement with plain blanks",
-            )
+            name = _NAMED.get(char) or unicodedata.name(char, f"U+{ord(char):04X}").lower()
+            if meant is None:
+                gap = "a plain blank in its place" if char.isspace() else "the statement without it"
+                raise self.refusal(f"an invisible character ({name})", Span(index, index + 1), gap)
+            raise self.refusal(f"{char} ({name}) is no sign of SQL", Span(index, index + 1), meant)
+
+    def _commented(self, index: int) -> bool:
+        """Whether a character stands outside all tokens: in a comment."""
+        at = bisect.bisect_right(self._starts, index) - 1
+        return at < 0 or index >= self.tokens[at].end
 
 
 def _without_comments(text: str) -> str:

@@ -18,7 +18,7 @@ from dpsql.mechanisms.answers import Answers
 from dpsql.mechanisms.estimate import estimate
 from dpsql.mechanisms.quantile import simultaneous
 from dpsql.planner import Choice, Terms
-from dpsql.query.compile import Compiled
+from dpsql.query.compile import Compiled, unit_of
 from dpsql.query.expr import Slot, walk
 from dpsql.query.finish import Finished, finish, planned
 from dpsql.query.grid import Grid
@@ -92,6 +92,7 @@ def build_plan(
     """The plan of a statement that was not measured: keys, predicted errors, candidates."""
     _, notes = _level(compiled, settings.confidence)
     done = planned(compiled, grid)
+    scale, unit = unit_of(compiled)
     stderr = _predicted(compiled, done, choice.event)
     return Plan(
         compiled.names,
@@ -101,7 +102,7 @@ def build_plan(
         backend=choice.backend,
         price=choice.price,
         candidates=candidates,
-        sensitivity=math.sqrt(moved.squared),
+        sensitivity=float(scale) * math.sqrt(moved.squared),
         sensitivity_exact=moved.exact,
         cells=compiled.workload.domain.cells,
         queries=compiled.workload.size,
@@ -109,6 +110,7 @@ def build_plan(
         notes=tuple(notes),
         dataset=compiled.bound.dataset.name,
         charged=charged,
+        unit=unit,
     )
 
 

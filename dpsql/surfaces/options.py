@@ -25,6 +25,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_FILE = 1_000_000  # bytes of SQL that are read at all
 SETTINGS = ("epsilon", "rho", "confidence", "backend", "intervals", "clamp")
 
+
+def named(user: str | None) -> str | None:
+    """The user that was given. Raises UsageError for an empty name."""
+    if user is not None and not user.strip():
+        raise UsageError("-u has an empty name: give the user's, or leave -u out for your own")
+    return user
+
+
 schema_option = click.option(
     "-s",
     "--schema",
@@ -64,6 +72,7 @@ user_option = click.option(
     "-u",
     "--user",
     envvar="DPSQL_USER",
+    callback=lambda context, option, name: named(name),
     metavar="USER",
     help="Who asks, and pays. [default: your login name]",
 )

@@ -56,7 +56,8 @@ def shell(
     """Ask SQL at a prompt, or pipe statements in.
 
     A statement ends with a semicolon; .help lists the shell's own commands. Piped statements stop
-    at the first error; at the prompt, Ctrl-C stops a statement and says what it charged.
+    at the first error; at the prompt, Ctrl-C stops a statement and says what it charged. The
+    options hold until SET says otherwise; RESET returns to them.
 
     \b
     dpsql shell adult.duckdb -u alice

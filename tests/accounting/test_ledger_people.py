@@ -204,7 +204,8 @@ DAMAGES = [
     "DELETE FROM state",
     "UPDATE state SET joint = (SELECT joint FROM state ORDER BY user DESC LIMIT 1)",
     "DELETE FROM paid WHERE seq = (SELECT max(seq) FROM paid)",
-    "INSERT OR IGNORE INTO paid SELECT user, dataset, 8 FROM paid",
+    "UPDATE OR IGNORE paid SET user = CASE user WHEN 'bob' THEN 'alice' ELSE 'bob' END"
+    " WHERE user != ''",
 ]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb
 
-from tests.query.grammar import quoted, sql_literal
+from tests.query.tables import quoted, sql_literal
 
 VISITS = """
 dataset = "visits"

@@ -1,8 +1,6 @@
 """Files that are missing, foreign, damaged, read-only or full: no answer, and words to act on."""
 
 import contextlib
-import functools
-import importlib.util
 import os
 import random
 import shutil
@@ -12,8 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -22,16 +19,12 @@ import pytest
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.ledger import Ledger
 from dpsql.accounting.sqlite_book import SqliteBook
-from dpsql.errors import BudgetExceeded, Error, LedgerError
+from dpsql.errors import Error, LedgerError
+from tests.faults import ledger_trials as trials
 
 EVENT = Gaussian(1, Fraction(500))
 FILES = ["a.ledger", "a.ledger.anchor", "a.ledger.seal"]  # of a ledger that nobody has open
-TRIALS = Path(__file__).with_name("ledger_trials.py")
-
-_spec = importlib.util.spec_from_file_location("ledger_trials", TRIALS)
-assert _spec is not None and _spec.loader is not None
-trials = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(trials)
+TRIALS = Path(str(trials.__file__))
 
 
 def pay(ledger: Ledger, statement: str = "SELECT 1") -> int:
@@ -305,14 +298,29 @@ def test_a_read_only_ledger_gives_no_answer(open_folder: Path, file: int, folder
 
 @pytest.mark.parametrize(("file", "folder"), [(0o444, 0o777), (0o644, 0o555), (0o444, 0o555)])
 def test_a_read_only_ledger_can_be_read(open_folder: Path, file: int, folder: int) -> None:
-    path = filled(open_folder / "a.ledger")
-    with Ledger.open(path) as ledger:
-        before = ledger.dump()
+    with powerless():
+        path = filled(open_folder / "a.ledger")
+        with Ledger.open(path) as ledger:
+            before = ledger.dump()
+    for name in FILES:
+        (open_folder / name).chmod(0o400)
     path.chmod(file)
     open_folder.chmod(folder)
     with powerless(), Ledger.open(path, create=False) as ledger:
         assert ledger.dump() == before and len(list(ledger.log())) == 4
-    assert os.listdir(open_folder) == ["a.ledger"]
+        with pytest.raises(LedgerError):
+            pay(ledger)
+    assert sorted(os.listdir(open_folder)) == FILES
+
+
+def test_a_ledger_whose_key_is_another_users_is_not_read(open_folder: Path) -> None:
+    path = filled(open_folder / "a.ledger")
+    for name in FILES:
+        if not name.endswith(".seal"):
+            (open_folder / name).chmod(0o666)
+    with powerless():
+        if os.geteuid() == 65534:
+            assert "the key file a.ledger.seal cannot be made or read" in complaint(path)
 
 
 def test_a_read_only_ledger_that_others_write_to_is_not_read(open_folder: Path) -> None:
@@ -375,74 +383,3 @@ def test_where_links_are_unknown_a_ledger_is_made_all_the_same(
     monkeypatch.setattr(os, "link", unknown)
     filled(tmp_path / "a.ledger")
     assert sorted(file.name for file in tmp_path.iterdir()) == FILES
-
-
-def in_a_thread(test: Callable[[Path], None]) -> Callable[[Path], None]:
-    """The test in a thread of its own.
-
-    CPython may keep, as the one in hand, the exception whose handler a trace function leaves; all
-    later exceptions of that thread would carry it as their context.
-    """
-
-    @functools.wraps(test)
-    def run(path: Path) -> None:
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(test, path).result()
-
-    return run
-
-
-def lines_of(work: Callable[[], object], number: int) -> bool:
-    """Whether Ctrl-C at the `number`-th line of the accounting room came before `work` ended."""
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    sys.settrace(trials.Trace(number, interrupt))
-    try:
-        work()
-    except (KeyboardInterrupt, BudgetExceeded) as error:
-        return isinstance(error, KeyboardInterrupt)
-    finally:
-        sys.settrace(None)
-    return False
-
-
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-@in_a_thread
-def test_ctrl_c_at_any_line_leaves_a_charge_whole_or_absent(path: Path) -> None:
-    with (
-        Ledger.open(path) as ledger,
-        Ledger(SqliteBook(path, create=False, patience=0.5)) as other,
-    ):
-        outcomes = set()
-        number = 1
-        while True:
-            before = ledger.balance("alice", "adult").spent_rho
-            cut = lines_of(lambda: pay(ledger), number)
-            after = other.balance("alice", "adult").spent_rho
-            outcomes.add((cut, (after - before) // EVENT.rho))
-            assert after - before in (0, EVENT.rho)
-            pay(other)  # nobody is locked out
-            if not cut:
-                break
-            number += 1
-        assert outcomes == {(True, 0), (True, 1), (False, 1)}
-        total = sum(entry.price.rho for entry in ledger.log() if entry.price)
-        assert total == ledger.balance("alice", "adult").spent_rho
-
-
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-@in_a_thread
-def test_ctrl_c_during_a_refusal_locks_nobody_out(path: Path) -> None:
-    with (
-        Ledger.open(path) as ledger,
-        Ledger(SqliteBook(path, create=False, patience=0.5)) as other,
-    ):
-        ledger.grant("alice", dataset="adult", epsilon=1e-3)
-        other.grant("bob", dataset="adult", epsilon=100)
-        number = 1
-        while lines_of(lambda: pay(ledger), number):
-            other.charge("bob", "adult", EVENT, statement="")
-            number += 1
-        assert number > 50

@@ -11,7 +11,7 @@ import pytest
 from dpsql.mechanisms.answers import Answers
 from dpsql.mechanisms.law import coverage, stddev
 from dpsql.mechanisms.quantile import half_width, simultaneous
-from dpsql.query.compile import Count, Mean, Sum
+from dpsql.query.estimators import Count, Mean, Sum
 from tests.mechanisms.judged import (
     COUNTS,
     SLACK,

@@ -1,7 +1,7 @@
 """The laws of the house, where they can be seen from outside: in the source, and in whole sessions.
 
 Order, durability and silence after a failure are in `test_first`; noise in `test_release`; rows and
-prices in `test_prices`; neighbours in `test_transcripts` and `test_replay`.
+prices in `test_prices`; neighbours in `test_transcripts`.
 """
 
 from __future__ import annotations

@@ -100,10 +100,10 @@ def charges(ledger: Ledger) -> list[Any]:
 
 
 def spent(path: Path) -> int:
-    """The rho of all charges that a stranger finds in a ledger's file."""
+    """What all charges took together, in pico of rho, that a stranger finds in a ledger's file."""
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as found:
         (total,) = found.execute(
-            "SELECT coalesce(sum(price_rho), 0) FROM entry WHERE kind = 'charge'"
+            "SELECT coalesce(max(after_rho), 0) FROM entry WHERE kind = 'charge'"
         ).fetchone()
     found.close()
     return int(total)

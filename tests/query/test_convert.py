@@ -30,7 +30,9 @@ from dpsql.query.expr import (
 from dpsql.query.parse import Ask, parse
 from dpsql.query.syntax import Select, Union
 from dpsql.query.text import Text
-from tests.query.grammar import Expressions, Source_, asked, table
+from tests.query.expressions import Expressions
+from tests.query.grammar import asked
+from tests.query.tables import Source_, table
 
 
 def select(sql: str) -> Select:

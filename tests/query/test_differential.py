@@ -16,17 +16,9 @@ from dpsql.errors import Refused
 from dpsql.query.bind import Probe
 from dpsql.query.grid import Grid
 from tests.query.exact import answer, compiled, counted
-from tests.query.grammar import (
-    Made,
-    Statements,
-    Table,
-    asked,
-    expected,
-    quoted,
-    sql_literal,
-    table,
-)
+from tests.query.grammar import Made, Statements, asked, expected
 from tests.query.same import extra, same_row
+from tests.query.tables import Table, quoted, sql_literal, table
 
 STATEMENTS = 8  # over each table
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.query.compile import Compiled, Count, Mean, Spread, Sum
+from dpsql.query.compile import Compiled
+from dpsql.query.estimators import Count, Mean, Spread, Sum
 from dpsql.query.finish import Values, finish, planned
 from dpsql.query.grid import Grid
 from dpsql.schema import Column, Dataset, Kind, Neighbours, Source, Unit

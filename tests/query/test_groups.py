@@ -21,8 +21,9 @@ from dpsql.query.finish import planned
 from dpsql.query.grid import Grid
 from dpsql.schema import Column, Dataset, Kind, Neighbours, Source, Unit
 from tests.query.exact import compiled
-from tests.query.grammar import Statements, Table, asked, quoted, table
+from tests.query.grammar import Statements, asked
 from tests.query.same import plain
+from tests.query.tables import Table, quoted, table
 from tests.query.test_differential import Judge
 
 

@@ -28,7 +28,8 @@ from dpsql.query.linear import (
 )
 from dpsql.query.predicate import ALWAYS, TRUE, Leaf
 from tests.query.exact import compiled, counted
-from tests.query.grammar import Statements, asked, table
+from tests.query.grammar import Statements, asked
+from tests.query.tables import table
 from tests.query.test_predicate import judged
 
 Cell = dict[str, int]

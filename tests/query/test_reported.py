@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from dpsql.errors import Refused
-from dpsql.query.compile import Compiled, Count, Mean
+from dpsql.query.compile import Compiled
+from dpsql.query.estimators import Count, Mean
 from dpsql.query.grid import Grid
 from dpsql.schema import Column, Dataset, Kind, Neighbours, Source, Unit
 from tests.query.exact import answer, compiled, counted
