@@ -158,11 +158,11 @@ def cut_short(patch: pytest.MonkeyPatch, error: BaseException, *, paid: bool, ot
     """Have a charge be made, or not, and its receipt get lost; and another call pay meanwhile."""
     charge = Ledger.charge
 
-    def charged(ledger: Ledger, user: str, dataset: str, event: Any, *, statement: str) -> Any:
+    def charged(ledger: Ledger, user: str, dataset: str, event: Any, **terms: Any) -> Any:
         if other:
-            charge(ledger, user, dataset, event, statement="SELECT another")
+            charge(ledger, user, dataset, event, **{**terms, "statement": "SELECT another"})
         if paid:
-            charge(ledger, user, dataset, event, statement=statement)
+            charge(ledger, user, dataset, event, **terms)
         raise error
 
     patch.setattr(Ledger, "charge", charged)

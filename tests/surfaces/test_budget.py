@@ -211,7 +211,7 @@ def test_the_log_is_an_audit_trail(run: Run) -> None:
     assert [line[4] for line in told[1:]] == [
         "grant ε 1.00 at δ 1e-06; cap ε 1.00 at δ 1e-06",
         "charge ρ 0.00100, gaussian σ 22.4",
-        "charge ρ 0.001000, laplace b 22.4",
+        "charge ρ 0.00100, laplace b 22.4",
         "cap ε 2.00 at δ 1e-06",
         "cap follows the largest grant; cap ε 1.00 at δ 1e-06",
     ]

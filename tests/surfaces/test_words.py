@@ -118,7 +118,7 @@ def test_show_budget_reads_as_budget_show(place: Path, capsys: pytest.CaptureFix
     shown = said(capsys, "budget", "show", "t.duckdb", "ann")
     told = said(capsys, "query", "t.duckdb", "SHOW BUDGET")
     for name in ("granted", "spent", "left"):
-        [figure] = re.findall(rf"{name} +ε ([0-9.,]+) ", shown)
+        figure = re.findall(rf"{name} +ε ([0-9.,]+) ", shown)[0]
         assert f" {figure} " in told, (name, told)
     assert not re.search(r"\d\.\d{6}", told)
     with dpsql.connect("t.duckdb") as con:
