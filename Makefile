@@ -8,7 +8,7 @@ OLD := .venv-duckdb1
 .PHONY: demo test check cases-duckdb1 bench clean
 
 demo: $(VENV)/.core
-	$(BIN)/dpsql demo
+	$(BIN)/dpsql demo dpsql-demo -u alice
 
 test: check
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -21,7 +21,8 @@ check: $(VENV)/.test
 
 # the handed cases again, on the oldest DuckDB that is supported
 cases-duckdb1: $(OLD)/.test
-	$(OLD)/bin/python -m pytest tests/cases tests/query tests/curator
+	$(OLD)/bin/python -m pytest tests/cases tests/query tests/curator/test_duckdb.py \
+		tests/curator/test_engines.py tests/curator/test_units.py
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks

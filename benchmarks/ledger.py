@@ -21,6 +21,7 @@ from statistics import median, quantiles
 from benchmarks.clock import fsync
 from benchmarks.figures import Figure
 from dpsql.accounting.events import Gaussian
+from dpsql.accounting.guard import TAIL
 from dpsql.accounting.ledger import Ledger
 
 ROUNDS = 1000
@@ -50,19 +51,19 @@ def line(name: str, wall: list[float], cpu: list[float], beside: tuple[float, fl
 
 
 def lengthen(path: Path) -> None:
-    """Give the ledger a log of LONG charges, in one transaction of SQLite's own."""
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.executescript(
-            f"""
-            BEGIN;
-            DELETE FROM entry WHERE seq > 1;
-            WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= {LONG})
-            INSERT INTO entry
-              SELECT i, '2026-01-01T00:00:00.000+00:00', 'charge', 'bob', 'adult', i - 2, NULL,
-                i - 1, NULL, NULL, NULL, NULL, NULL, '{STATEMENT}', '{{}}', 1, NULL FROM n;
-            COMMIT;
-            """
-        )
+    """Give the ledger a log of LONG charges, all but the newest written by SQLite itself."""
+    with Ledger.open(path, create=False) as ledger:
+        newest = list(ledger.log())[-1]
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute(
+                "WITH RECURSIVE n(i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n WHERE i < ?)"
+                " INSERT INTO entry SELECT i, '2026-01-01T00:00:00.000+00:00', 'charge', 'bob',"
+                " 'adult', i, NULL, i + 1, NULL, NULL, NULL, NULL, NULL, ?, '{}', 1, NULL, NULL,"
+                " '', ?, '' FROM n",
+                (newest.seq + 1, LONG - TAIL, STATEMENT, newest.state),
+            )
+        for _ in range(TAIL):
+            ledger.charge("alice", "adult", EVENT, statement=STATEMENT)
 
 
 def measure(folder: Path) -> Iterator[Figure]:

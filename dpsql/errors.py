@@ -23,10 +23,18 @@ from typing import Any, ClassVar
 
 
 class Error(Exception):
-    """The root of all errors that dpsql raises."""
+    """The root of all errors that dpsql raises.
+
+    `charged` says what the statement took from the purse before the error, "" for nothing.
+    """
 
     exit_code: ClassVar[int] = 70
     kind: ClassVar[str] = "error"
+    charged: str = ""
+
+    def __str__(self) -> str:
+        words = super().__str__()
+        return f"{words}\n{self.charged}" if self.charged else words
 
     def to_dict(self) -> dict[str, Any]:
         """The error as plain values, for JSON."""

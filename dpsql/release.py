@@ -15,6 +15,8 @@ Value: TypeAlias = (
 )
 Row: TypeAlias = "tuple[Value, ...]"
 
+PURSE = ("dataset", "granted", "spent", "left", "delta", "rho_granted", "rho_left")  # SHOW BUDGET
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -31,6 +33,9 @@ class Cost:
     def __post_init__(self) -> None:
         if not (self.rho >= 0 and self.epsilon >= 0 and 0 <= self.delta < 1):
             raise ValueError(f"not a cost: {self!r}")
+
+    def __str__(self) -> str:
+        return f"ε {figure(self.epsilon)} (ρ {figure(self.rho)})"
 
     def to_dict(self) -> dict[str, float]:
         return {"rho": self.rho, "epsilon": self.epsilon, "delta": self.delta}
@@ -158,8 +163,9 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to answer a plan: its price, and the root of the mean squared error, in rows.
+    """One way to answer a plan: its price, and the root of the mean squared error.
 
+    The error of a linear query is in units of the most that one row adds to it: rows, for counts.
     `charged` is what the purse would pay, where there is a purse.
     """
 
@@ -174,10 +180,12 @@ class Plan:
     """What a statement would do, found without private data and free of charge.
 
     `rows` has the group keys filled in and None for the values; `stderr` the predicted standard
-    errors. `sensitivity` is the L2 sensitivity in rows, exact or (`sensitivity_exact` False) a
-    bound from above; `cells` the number of cells of the domain of the columns mentioned;
-    `queries` the number of linear queries. `price` is what the statement costs alone, `charged`
-    what it would take from the purse after all that was asked before, if there is a purse.
+    errors. `sensitivity` is the L2 sensitivity, exact or (`sensitivity_exact` False) a bound from
+    above, in `unit`: rows where every row counts as 0 or 1, else steps of what is summed, or units
+    that put unlike aggregates on one scale. `cells` is the number of cells of the domain of the
+    columns mentioned, `queries` the number of linear queries. `price` is what the statement costs
+    alone, `charged` what it would take from the purse after all that was asked before, if there is
+    a purse.
     """
 
     columns: tuple[str, ...]
@@ -194,6 +202,7 @@ class Plan:
     left: Budget | None
     notes: tuple[str, ...] = ()
     dataset: str = ""
+    unit: str = "rows"
     charged: Cost | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -217,12 +226,30 @@ class Plan:
                 for c in self.candidates
             ],
             "sensitivity": self.sensitivity,
+            "unit": self.unit,
             "sensitivity_exact": self.sensitivity_exact,
             "cells": self.cells,
             "queries": self.queries,
             "left": self.left and self.left.to_dict(),
             "notes": list(self.notes),
         }
+
+
+def figure(number: float) -> str:
+    """A cost to three figures."""
+    if not math.isfinite(number):
+        return "infinite" if number == math.inf else str(number)
+    if number == 0:
+        return "0"
+    if not 1e-4 <= abs(number) < 1e15:
+        return f"{number:.2e}"
+    exponent = int(f"{number:.2e}".partition("e")[2])  # of what is shown: 0.09999 is 0.100
+    return f"{number:,.{max(2 - exponent, 0)}f}"
+
+
+def charged_words(charged: Cost | None) -> str:
+    """What a statement took from the purse, in words."""
+    return "nothing was charged" if charged is None else f"charged {charged} for the statement"
 
 
 def _floats(grid: Iterable[Iterable[Any]]) -> tuple[tuple[float | None, ...], ...]:

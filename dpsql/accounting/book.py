@@ -28,15 +28,19 @@ class Page(Protocol):
     def entries(
         self, after: int, most: int, user: str | None, dataset: str | None
     ) -> Sequence[Entry]:
-        """The first `most` entries with a greater `seq`, of one user or dataset if given."""
+        """The first `most` entries with a greater `seq` that concern a user, or a dataset."""
         ...
 
     def last(self) -> int:
         """The `seq` of the newest entry, 0 in a new book."""
         ...
 
+    def tip(self) -> Entry | None:
+        """The newest entry, None in a new book."""
+        ...
+
     def footprints(self, user: str, dataset: str, after: int) -> Sequence[Entry]:
-        """A purse's charges with a footprint and a greater `seq`, oldest first."""
+        """The charges with a footprint and a greater `seq` that a purse paid, oldest first."""
         ...
 
     def state(self, user: str, dataset: str) -> bytes | None:
@@ -49,11 +53,35 @@ class Page(Protocol):
         """Write down the joint state of a purse after entry `seq`, in place of an older one."""
         ...
 
+    def forget(self, user: str, dataset: str) -> None:
+        """Drop the state of a purse, and that it paid for the footprints so far."""
+        ...
+
     def append(self, entry: Entry) -> None: ...
 
 
 class Book(Protocol):
-    """A store of purses and entries, shared by threads. Failures are LedgerErrors."""
+    """A store of purses and entries, shared by threads. Failures are LedgerErrors.
+
+    `name` is what errors call it, `ledger` its own random name, and `place` the path that its key
+    and its anchor stand at, each with a suffix; None where they last no longer than the process.
+    Other machines than this one may use a `shared` one; this process may only read a `still` one.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def ledger(self) -> str: ...
+
+    @property
+    def place(self) -> str | None: ...
+
+    @property
+    def shared(self) -> bool: ...
+
+    @property
+    def still(self) -> bool: ...
 
     def read(self, question: Callable[[Page], T]) -> T: ...
 

@@ -70,6 +70,25 @@ def rho_of(epsilon: float, delta: float) -> int:
     return rho
 
 
+def pure_rho(epsilon: int) -> int:
+    """The rho of any pure epsilon-private release, or of several that add to it, rounded up.
+
+    epsilon tanh(epsilon / 2), which is convex and 0 at 0: parts cost at most what the whole does.
+    Both are in pico.
+    """
+    return math.ceil(epsilon * math.tanh(epsilon / PICO / 2) * (1 + 2**-50))
+
+
+def pure_epsilon(rho: int) -> int:
+    """The largest epsilon (in pico) whose `pure_rho` is at most `rho`, or a little less."""
+    # x tanh(x / 2) is at most x, and at least x^2 / (2 + x)
+    low, high = rho - (rho >> 49), rho + 2 * math.isqrt(rho * PICO) + 2 * PICO
+    while high - low > 1 + (high >> 50):
+        middle = (low + high) // 2
+        low, high = (middle, high) if pure_rho(middle) <= rho else (low, middle)
+    return low
+
+
 def _order(cost: float, log: float) -> float:
     """About the root b of cost b^2 + ln(1 + b) = log."""
     # ln(1 + b) is at least 0 and at most b: the root lies between those of the two quadratics.

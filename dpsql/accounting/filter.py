@@ -37,11 +37,6 @@ from __future__ import annotations
 from dpsql.accounting.purse import LIMIT, Grant, Price
 
 
-def accepts(grant: Grant, spent: Price, price: Price) -> bool:
-    """Whether a purse under `grant` that has `spent` may pay `price`."""
-    return holds(grant, spent + price)
-
-
 def holds(grant: Grant, after: Price) -> bool:
     """Whether a purse under `grant` may come to have spent `after`."""
     if not after.rho <= LIMIT:

@@ -1,64 +1,97 @@
 """The ledger: who was granted what, what was charged, and what is left.
 
 A charge is checked, taken and kept for good in one transaction, before anything is read or drawn;
-it is never given back. A purse belongs to a user and a dataset; the terms of its grant can be
-replaced at any time, what is spent stays spent.
+it is never given back. A purse belongs to a user (or a group) and a dataset; the terms of its grant
+can be replaced at any time, what is spent stays spent. Every charge is paid by all purses that it
+concerns (`payers`) or by none, and each line is sealed (`guard`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import json
-import shlex
-from collections.abc import Iterator
-from decimal import Decimal
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from types import TracebackType
+from typing import Literal, TypeVar
 
+from dpsql.accounting import members, payers, terms
 from dpsql.accounting.book import Book, Page
-from dpsql.accounting.convert import epsilon_of
-from dpsql.accounting.events import PICO, Event
+from dpsql.accounting.clock import end
+from dpsql.accounting.clock import now as _now
+from dpsql.accounting.events import Event
 from dpsql.accounting.filter import holds
 from dpsql.accounting.footprint import Footprint
+from dpsql.accounting.guard import guarded
 from dpsql.accounting.memory_book import MemoryBook
+from dpsql.accounting.names import check_names
 from dpsql.accounting.purse import (
-    LIMIT,
-    NOTHING,
+    EVERYBODY,
     Balance,
     Entry,
     Grant,
-    Kind,
+    Payment,
     Price,
     Purse,
     Receipt,
     Rise,
-    difference,
 )
-from dpsql.accounting.sqlite_book import SqliteBook
-from dpsql.accounting.states import States, Trial
-from dpsql.errors import BudgetExceeded, NoGrant, UsageError
+from dpsql.accounting.refusals import excess
+from dpsql.accounting.shelf import book_at
+from dpsql.accounting.states import Known, States, Trial
+from dpsql.errors import BudgetExceeded, LedgerError, UsageError
+
+T = TypeVar("T")
 
 __all__ = ["Balance", "Entry", "Grant", "Ledger", "Price", "Receipt", "Rise"]
 
-LONGEST_NAME = 255
 BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What a purse will have spent, and its state then, where the release has a footprint."""
+
+    after: Price
+    trial: Trial | None
+
+    @property
+    def exact(self) -> bool | None:
+        return None if self.trial is None else self.trial.exact
 
 
 class Ledger:
     """Grants, charges and their log, kept in a book. Threads may share it; it survives a fork."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: Book, *, witness: str | None = None) -> None:
         self._book = book
+        self._guard = guarded(book, witness)
         self._states = States()
 
     @classmethod
-    def open(cls, path: str | PathLike[str], *, create: bool = True) -> Ledger:
-        """The ledger kept in the file `path`, made if it is missing and `create` is true.
+    def open(
+        cls,
+        path: str | PathLike[str],
+        *,
+        create: bool = True,
+        witness: str | PathLike[str] | None = None,
+    ) -> Ledger:
+        """The ledger kept in the file `path`, or in PostgreSQL at `postgresql://...`.
 
-        Raises LedgerError for a file that is missing, damaged, no ledger, or of a newer dpsql.
+        It is made if it is missing and `create` is true. `witness` is the data's own file: beside
+        it is kept, where possible, how far the ledger has come. Raises LedgerError for a ledger
+        that is missing, damaged, changed by something else, rolled back, or of a newer dpsql.
         """
-        return cls(SqliteBook(path, create=create))
+        book = book_at(path, create=create)
+        try:
+            return cls(book, witness=None if witness is None else os.fspath(witness))
+        except BaseException:
+            book.close()
+            raise
 
     @classmethod
     def memory(cls) -> Ledger:
@@ -79,39 +112,69 @@ class Ledger:
     ) -> None:
         self.close()
 
-    def grant(self, user: str, *, dataset: str, epsilon: float, delta: float = 1e-6) -> Grant:
+    # -- the owner -----------------------------------------------------------------------------
+
+    def grant(
+        self,
+        user: str,
+        *,
+        dataset: str,
+        epsilon: float,
+        delta: float = 1e-6,
+        until: datetime.date | str | None = None,
+        cap: float | None = None,
+    ) -> Grant:
         """Give `user` (epsilon, delta) on `dataset`, in place of any terms in force.
 
         delta = 0 makes a pure grant: prices in epsilon add, and releases without a pure epsilon
-        are refused. Raises UsageError for terms that are no budget, and for a pure grant to a
-        purse that has paid for a release without a pure epsilon.
+        are refused. The grant ends with the day `until` (UTC), or at that time. `cap` fixes what
+        all users together may spend, in epsilon at the same delta. Raises UsageError for terms
+        that are no budget, and for a pure grant to a purse that has paid for a release without a
+        pure epsilon.
         """
-        _check_names(user, dataset)
-        grant = Grant.of(user, dataset, epsilon, delta, _now())
+        check_names(user, dataset)
+        grant = Grant.of(user, dataset, epsilon, delta, _now(), end(until))
 
-        def change(page: Page) -> Grant:
-            purse = page.purse(user, dataset) or Purse(user, dataset, None, NOTHING)
-            if grant.pure and purse.spent.epsilon is None:
-                raise UsageError(
-                    f"{user} has paid on {dataset} for a release that has no pure epsilon, so the"
-                    " purse can keep no promise at delta = 0; grant with a delta above 0"
-                )
-            page.put(dataclasses.replace(purse, grant=grant))
-            page.append(_entry(page, "grant", purse, at=grant.at, grant=grant))
-            return grant
-
-        return self._book.write(change)
+        return self._write(lambda page: terms.grant(page, grant, cap, _latest(page)))
 
     def revoke(self, user: str, *, dataset: str) -> None:
-        """End the grant of `user` on `dataset`; what is spent is remembered. Raises NoGrant."""
-        _check_names(user, dataset)
+        """End the grant of `user` on `dataset`, and any membership in groups.
 
-        def change(page: Page) -> None:
-            purse, _ = _granted(page, user, dataset)
-            page.put(dataclasses.replace(purse, grant=None))
-            page.append(_entry(page, "revoke", purse, at=_now()))
+        What is spent is remembered. Raises NoGrant where there is neither.
+        """
+        check_names(user, dataset)
+        self._write(lambda page: terms.revoke(page, user, dataset, _now()))
 
-        self._book.write(change)
+    def cap(self, dataset: str, *, epsilon: float, delta: float | None = None) -> Grant:
+        """Fix what all users of `dataset` together may spend; delta is the grants' unless given.
+
+        Raises UsageError for terms that are no budget.
+        """
+        check_names(dataset, dataset)
+        return self._write(lambda page: terms.set_cap(page, dataset, epsilon, delta, _now()))
+
+    def uncap(self, dataset: str) -> None:
+        """Let the cap follow the largest grant on `dataset` again. Raises UsageError."""
+        check_names(dataset, dataset)
+        self._write(lambda page: terms.free_cap(page, dataset, _now()))
+
+    def join(self, user: str, group: str, *, dataset: str) -> None:
+        """Make `user` a member of `group`: the group's purse pays for what the user asks.
+
+        Raises UsageError for one who is a member already.
+        """
+        self._move("join", user, group, dataset)
+
+    def leave(self, user: str, group: str, *, dataset: str) -> None:
+        """End the membership of `user` in `group`. Raises UsageError where there is none."""
+        self._move("leave", user, group, dataset)
+
+    def _move(self, kind: Literal["join", "leave"], user: str, group: str, dataset: str) -> None:
+        check_names(user, dataset)
+        check_names(group, dataset)
+        self._write(lambda page: terms.move(page, kind, user, group, dataset, _now()))
+
+    # -- who asks ------------------------------------------------------------------------------
 
     def charge(
         self,
@@ -122,55 +185,67 @@ class Ledger:
         statement: str,
         footprint: Footprint | None = None,
         snapshot: str = "",
+        people: str = "",
     ) -> Receipt:
-        """Take what `event` costs from the purse, for good when this returns.
+        """Take what `event` costs from all purses that pay, for good when this returns.
 
         With the `footprint` of the release on a `snapshot` of the data, that is the rise of the
         largest loss of a person; without one it is the event's price, as if it concerned
-        everybody. Raises NoGrant or BudgetExceeded, and then nothing is charged. After a
-        LedgerError or an interrupt the charge may stand (`balance` tells), and nothing may be
-        released.
+        everybody. `people` says whose losses these are: under which neighbouring relation, and of
+        which unit; losses of different people are never added. Raises NoGrant, BudgetExceeded, or
+        UsageError for other people than those of the dataset's earlier charges, and then nothing is
+        charged. After a LedgerError or an interrupt the charge may stand (`balance` tells), and
+        nothing may be released.
         """
-        _check_names(user, dataset)
+        check_names(user, dataset)
         price = Price.of(event)
         written = event.to_dict()
-        told = None if footprint is None else footprint.to_text()
+        told = "" if footprint is None else footprint.to_text()
         text = statement.encode("utf-8", "backslashreplace").decode()
 
-        def change(page: Page) -> tuple[Receipt, Trial | None]:
-            purse, grant = _granted(page, user, dataset)
-            seq = page.last() + 1
-            trial = self._trial(page, purse, price, footprint, snapshot, seq)
-            before = purse.spent
-            after = before + price if trial is None else trial.after
-            if not holds(grant, after):
-                raise BudgetExceeded(_excess(grant, before, price, after))
-            page.put(dataclasses.replace(purse, spent=after))
-            exact = None if trial is None else trial.exact
+        def change(page: Page) -> tuple[Receipt, list[tuple[Purse, Known]]]:
+            at, seq = _now(), page.last() + 1
+            paying = payers.payers(page, user, dataset, _latest(page, at))
+            first_of = _people(paying[-1].purse, people)
+            steps = [self._step(page, p.purse, price, footprint, snapshot, seq) for p in paying]
+            for payer, step in zip(paying, steps, strict=True):
+                if not holds(payer.grant, step.after):
+                    raise BudgetExceeded(excess(payer.grant, payer.purse.spent, price, step.after))
+            after, known, payments = [], [], []
+            for payer, step in zip(paying, steps, strict=True):
+                before = payer.purse
+                purse = dataclasses.replace(before, spent=step.after)
+                if step.trial is not None:
+                    purse, state = self._states.record(page, before, step.trial)
+                    known.append((purse, state))
+                if purse.user == EVERYBODY:
+                    purse = dataclasses.replace(purse, people=people or purse.people)
+                page.put(purse)
+                after.append(dataclasses.replace(payer, purse=purse))
+                payments.append(Payment(purse.user, before.spent, purse.spent, step.exact))
             page.append(
                 Entry(
                     seq,
-                    _now(),
+                    at,
                     "charge",
                     user,
                     dataset,
-                    before,
-                    after,
+                    payments[0].before,
+                    payments[0].after,
                     statement=text,
                     event=written,
                     price=price,
+                    payments=tuple(payments),
                     footprint=told,
                     snapshot=snapshot if told else "",
-                    exact=exact,
+                    people=first_of,
                 )
             )
-            if trial is not None:
-                self._states.record(page, purse, trial)
-            return Receipt(_rise(grant, before, price, after, bool(exact)), seq), trial
+            return Receipt(_rise(price, paying, after, steps), seq), known
 
-        receipt, trial = self._book.write(change)
-        if trial is not None:
-            self._states.keep(user, dataset, trial.state)
+        receipt, known = self._until_ended(lambda: self._write(change))
+        for purse, state in known:
+            self._states.keep(purse, state)
         return receipt
 
     def rise(
@@ -181,24 +256,26 @@ class Ledger:
         *,
         footprint: Footprint | None = None,
         snapshot: str = "",
+        people: str = "",
     ) -> Rise:
-        """What `charge` would do now, to the last digit, whether the purse holds it or not.
+        """What `charge` would do now, to the last digit, whether the purses hold it or not.
 
-        Raises NoGrant.
+        Raises NoGrant, and UsageError as `charge` does.
         """
-        _check_names(user, dataset)
+        check_names(user, dataset)
         price = Price.of(event)
 
         def question(page: Page) -> Rise:
-            purse, grant = _granted(page, user, dataset)
-            trial = self._trial(page, purse, price, footprint, snapshot, page.last() + 1)
-            after = purse.spent + price if trial is None else trial.after
-            exact = trial is not None and trial.exact
-            return _rise(grant, purse.spent, price, after, exact)
+            seq = page.last() + 1
+            paying = payers.payers(page, user, dataset, _latest(page))
+            _people(paying[-1].purse, people)
+            steps = [self._step(page, p.purse, price, footprint, snapshot, seq) for p in paying]
+            after = [payer.at(step.after) for payer, step in zip(paying, steps, strict=True)]
+            return _rise(price, paying, after, steps)
 
-        return self._book.read(question)
+        return self._until_ended(lambda: self._book.read(question))
 
-    def _trial(
+    def _step(
         self,
         page: Page,
         purse: Purse,
@@ -206,31 +283,51 @@ class Ledger:
         footprint: Footprint | None,
         snapshot: str,
         seq: int,
-    ) -> Trial | None:
+    ) -> _Step:
         if footprint is None:
-            return None
-        return self._states.trial(page, purse, price, footprint, snapshot, seq)
+            return _Step(purse.spent + price, None)
+        trial = self._states.trial(page, purse, price, footprint, snapshot, seq)
+        return _Step(trial.after, trial)
 
     def balance(self, user: str, dataset: str) -> Balance:
-        """The grant of `user` on `dataset`, and what is spent of it. Raises NoGrant."""
-        _check_names(user, dataset)
+        """What is granted and spent where `user` pays first, and in `others` where as well.
+
+        Raises NoGrant.
+        """
+        check_names(user, dataset)
 
         def question(page: Page) -> Balance:
-            purse, grant = _granted(page, user, dataset)
-            return Balance.of(grant, purse.spent)
+            return payers.balance(payers.payers(page, user, dataset, _latest(page)))
 
-        return self._book.read(question)
+        return self._until_ended(lambda: self._book.read(question))
 
     def purses(self) -> list[Balance]:
-        """The balances of all grants in force, by user and dataset."""
+        """The balances of all grants, by user and dataset; caps are apart."""
+        return self._book.read(lambda page: payers.all_held(page, _latest(page)))
+
+    def paying(self, user: str) -> list[Balance]:
+        """The balances of the purses that pay for `user`, groups included, by dataset.
+
+        Each knows in `others` which ones pay as well.
+        """
+        check_names(user, user)
+        return self._book.read(lambda page: payers.paying(page, user, _latest(page)))
+
+    def caps(self) -> list[Balance]:
+        """What all users of a dataset together may spend and have spent, by dataset."""
         return [
-            Balance.of(purse.grant, purse.spent)
+            Balance.of(purse.grant, purse.spent, fixed=purse.fixed)
             for purse in self._book.read(lambda page: page.purses())
-            if purse.grant is not None
+            if purse.user == EVERYBODY and purse.grant is not None
         ]
 
+    def members(self, group: str, *, dataset: str) -> tuple[str, ...]:
+        """The users in `group`, by name."""
+        check_names(group, dataset)
+        return self._book.read(lambda page: members.members(page, group, dataset))
+
     def log(self, user: str | None = None, dataset: str | None = None) -> Iterator[Entry]:
-        """Grants, revocations and charges, oldest first, of one user or dataset if given."""
+        """All entries, oldest first, or those that concern a user, a group or a dataset."""
         after = 0
         while batch := self._entries(after, user, dataset):
             yield from batch
@@ -239,6 +336,22 @@ class Ledger:
     def _entries(self, after: int, user: str | None, dataset: str | None) -> tuple[Entry, ...]:
         return tuple(self._book.read(lambda page: page.entries(after, BATCH, user, dataset)))
 
+    def _until_ended(self, work: Callable[[], T]) -> T:
+        """What `work` gives; the log tells, once, of a grant whose end it found.
+
+        From then on no clock opens it again. Raises NoGrant.
+        """
+        try:
+            return work()
+        except payers.Ended as ended:
+            found = ended
+        with contextlib.suppress(LedgerError):  # whoever may only read is refused all the same
+            self._write(lambda page: terms.end(page, found))
+        raise found
+
+    def _write(self, change: Callable[[Page], T]) -> T:
+        return self._guard.write(self._book, change)
+
     def dump(self) -> list[str]:
         """All that the ledger says, an item a line: purses, then the log."""
         kept: list[Purse | Entry] = list(self._book.read(lambda page: page.purses()))
@@ -246,80 +359,31 @@ class Ledger:
         return [json.dumps(dataclasses.asdict(item)) for item in kept]
 
 
-def _entry(page: Page, kind: Kind, purse: Purse, *, at: str, grant: Grant | None = None) -> Entry:
-    """The next entry, of a change that leaves what is spent alone."""
-    return Entry(
-        page.last() + 1, at, kind, purse.user, purse.dataset, purse.spent, purse.spent, grant
-    )
+def _latest(page: Page, at: str = "") -> str:
+    """The latest time known: the clock's, or the latest that the ledger has seen."""
+    tip = page.tip()
+    return max(at or _now(), "" if tip is None else tip.seen)
 
 
-def _check_names(user: str, dataset: str) -> None:
-    for what, name in (("user", user), ("dataset", dataset)):
-        if not isinstance(name, str):
-            raise UsageError(f"a {what} is named by text, not by {name!r}")
-        if not name.strip():
-            raise UsageError(f"the {what} has an empty name")
-        if len(name) > LONGEST_NAME:
-            raise UsageError(f"the name of a {what} has at most {LONGEST_NAME} characters")
-        if not name.isprintable() and any(_control(ord(character)) for character in name):
-            raise UsageError(f"the name of a {what} has no control characters: {name!a}")
-
-
-def _control(code: int) -> bool:
-    """Whether a code point is a control, a line separator, or half of a surrogate pair."""
-    return code < 0x20 or 0x7F <= code < 0xA0 or code in (0x2028, 0x2029) or 0xD800 <= code < 0xE000
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-
-
-def _granted(page: Page, user: str, dataset: str) -> tuple[Purse, Grant]:
-    """The purse and the grant in force. Raises NoGrant."""
-    purse = page.purse(user, dataset)
-    if purse is None or purse.grant is None:
-        raise NoGrant(
-            f"{user} has no grant on {dataset}; the owner gives one:"
-            f" dpsql budget grant DB {shlex.quote(user)} --epsilon E"
-            f" --dataset {shlex.quote(dataset)}"
+def _people(everybody: Purse, people: str) -> str:
+    """`people`, if this is the dataset's first charge. Raises UsageError if they are others."""
+    if not everybody.people:
+        return people
+    if people and people != everybody.people:
+        raise UsageError(
+            f"what was charged on {everybody.dataset} so far protects {everybody.people}; the"
+            f" schema now declares {people}, and the two cannot be added up: give the dataset"
+            " another name in the schema and grant anew, or restore the declaration; nothing was"
+            " charged"
         )
-    return purse, purse.grant
+    return ""
 
 
-def _rise(grant: Grant, before: Price, price: Price, after: Price, exact: bool) -> Rise:
-    return Rise(price, Balance.of(grant, before), Balance.of(grant, after), exact)
-
-
-def _excess(grant: Grant, spent: Price, price: Price, after: Price) -> str:
-    """Why `price` cannot be paid: the cost, what is left, and that nothing was charged."""
-    balance, charged = Balance.of(grant, spent), difference(spent, after)
-    who = f"{grant.user} on {grant.dataset}"
-    if grant.pure:
-        if price.epsilon is None or charged.epsilon is None:
-            return (
-                f"release has no pure ε, and the grant of {who} is pure (δ=0):"
-                " use the laplace backend; nothing was charged"
-            )
-        alone = f" (alone {_exact(price.epsilon)})" if charged.epsilon < price.epsilon else ""
-        return (
-            f"release costs ε={_exact(charged.epsilon)}{alone}, {who} has"
-            f" ε={_exact(balance.left_epsilon)} left of {_exact(grant.epsilon_pico)}"
-            " (pure, δ=0); nothing was charged"
-        )
-    alone = f" (alone ρ={_exact(price.rho)})" if charged.rho < price.rho else ""
-    return (
-        f"release costs {_shown(charged.rho, grant)}{alone}, {who} has"
-        f" {_shown(balance.left_rho, grant)} left of ρ={_exact(grant.rho)} (ε={grant.epsilon:g})"
-        f" at δ={grant.delta:g}; nothing was charged"
-    )
-
-
-def _shown(rho: int, grant: Grant) -> str:
-    """A cost in rho and, unless it is beyond all grants, in epsilon."""
-    aside = f" (ε={epsilon_of(rho, grant.delta):.3g})" if rho <= LIMIT else ""
-    return f"ρ={_exact(rho)}{aside}"
-
-
-def _exact(pico: int) -> str:
-    """A number of pico as a decimal of ones, with all its digits: 375000000000 is 0.375."""
-    return f"{(Decimal(pico) / PICO).normalize():f}"
+def _rise(
+    price: Price,
+    before: Sequence[payers.Payer],
+    after: Sequence[payers.Payer],
+    steps: Sequence[_Step],
+) -> Rise:
+    exact = bool(steps[0].exact)
+    return Rise(price, payers.balance(before), payers.balance(after), exact)

@@ -21,11 +21,17 @@ NEWEST = 0  # the newest entry is kept under its own seq, which is at least 1, a
 class MemoryBook:
     """A Book of one process."""
 
+    name = "the ledger in memory"
+    place: str | None = None
+    shared = False
+    still = False
+
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._kept: Kept = {}
         self._process = os.getpid()
         self._closed = False
+        self.ledger = os.urandom(16).hex()
 
     def read(self, question: Callable[[Page], T]) -> T:
         return self._run(question, keep=False)
@@ -55,11 +61,12 @@ class _MemoryPage:
         self.changes: Kept = {}
 
     def purse(self, user: str, dataset: str) -> Purse | None:
-        found = self._kept.get((user, dataset))
+        found = self.changes.get((user, dataset), self._kept.get((user, dataset)))
         return found if isinstance(found, Purse) else None
 
     def purses(self) -> Sequence[Purse]:
-        held = [item for item in self._kept.values() if isinstance(item, Purse)]
+        items = {**self._kept, **self.changes}.values()
+        held = [item for item in items if isinstance(item, Purse)]
         return sorted(held, key=lambda purse: (purse.user, purse.dataset))
 
     def entries(
@@ -71,22 +78,26 @@ class _MemoryPage:
             if isinstance(entry, Entry)
             and key != NEWEST
             and entry.seq > after
-            and user in (None, entry.user)
+            and (user is None or entry.concerns(user))
             and dataset in (None, entry.dataset)
         ]
         return wanted[:most]
 
     def last(self) -> int:
+        newest = self.tip()
+        return 0 if newest is None else newest.seq
+
+    def tip(self) -> Entry | None:
         newest = self._kept.get(NEWEST)
-        return newest.seq if isinstance(newest, Entry) else 0
+        return newest if isinstance(newest, Entry) else None
 
     def footprints(self, user: str, dataset: str, after: int) -> Sequence[Entry]:
         found = []
         for seq in range(after + 1, self.last() + 1):
             entry = self._kept.get(seq)
-            if isinstance(entry, Entry) and (entry.user, entry.dataset) == (user, dataset):
+            if isinstance(entry, Entry) and entry.footprint and entry.dataset == dataset:
                 found.append(entry)
-        return [entry for entry in found if entry.footprint is not None]
+        return [entry for entry in found if any(p.purse == user for p in entry.payments)]
 
     def state(self, user: str, dataset: str) -> bytes | None:
         found = self._kept.get((STATE, user, dataset))
@@ -94,6 +105,9 @@ class _MemoryPage:
 
     def put_state(self, user: str, dataset: str, seq: int, state: bytes) -> None:
         self.changes[STATE, user, dataset] = state
+
+    def forget(self, user: str, dataset: str) -> None:
+        raise AssertionError("a ledger in memory is never damaged")
 
     def put(self, purse: Purse) -> None:
         self.changes[purse.user, purse.dataset] = purse

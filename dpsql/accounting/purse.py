@@ -17,6 +17,8 @@ from dpsql.accounting.convert import (
     LARGEST_EPSILON,
     SMALLEST_DELTA,
     epsilon_of,
+    pure_epsilon,
+    pure_rho,
     rho_of,
 )
 from dpsql.accounting.events import PICO, Event
@@ -24,11 +26,17 @@ from dpsql.errors import UsageError
 
 # Nothing that is granted or spent exceeds this, so a sum of two fits 64 bits unless it is refused.
 LIMIT = 9 * 10**18
+EVERYBODY = ""  # who holds the purse of all users of a dataset together; no user has this name
 
 
 def whole(value: object) -> bool:
     """Whether `value` is a whole number of at least 0 (and no bool)."""
     return type(value) is int and value >= 0
+
+
+def ones(pico: int) -> str:
+    """A number of pico as a decimal of ones, with all its digits: 375000000000 is 0.375."""
+    return f"{(Decimal(pico) / PICO).normalize():f}"
 
 
 def _check_texts(*values: object) -> None:
@@ -81,7 +89,8 @@ class Grant:
     """What an owner allows a user on a dataset, since `at` (UTC, ISO 8601).
 
     (epsilon, delta) are the owner's words. With delta > 0 the purse holds `rho`; with delta = 0
-    it is pure, holds `epsilon_pico`, and its rho is 0.
+    it is pure, holds `epsilon_pico`, and its rho is 0. From `until` on, if there is one, nothing
+    more is paid.
     """
 
     user: str
@@ -91,9 +100,10 @@ class Grant:
     rho: int
     epsilon_pico: int
     at: str
+    until: str = ""
 
     def __post_init__(self) -> None:
-        _check_texts(self.user, self.dataset, self.at)
+        _check_texts(self.user, self.dataset, self.at, self.until)
         if not (0 < self.epsilon <= LARGEST_EPSILON and 0 <= self.delta <= LARGEST_DELTA):
             raise ValueError(f"not a grant: ε={self.epsilon!r}, δ={self.delta!r}")
         if not (whole(self.rho) and whole(self.epsilon_pico)):
@@ -105,8 +115,14 @@ class Grant:
     def pure(self) -> bool:
         return self.delta == 0
 
+    def ended(self, now: str) -> bool:
+        """Whether the grant has ended at `now` (UTC, ISO 8601, as `at` is written)."""
+        return self.until != "" and not now < self.until
+
     @classmethod
-    def of(cls, user: str, dataset: str, epsilon: float, delta: float, at: str) -> Grant:
+    def of(
+        cls, user: str, dataset: str, epsilon: float, delta: float, at: str, until: str = ""
+    ) -> Grant:
         """The grant of (epsilon, delta), in whole numbers rounded down. Raises UsageError."""
         epsilon = _number(epsilon, "epsilon")
         delta = _number(delta, "delta")
@@ -127,20 +143,32 @@ class Grant:
                 f"epsilon is {epsilon!r}; at delta {delta:g} that is worth less than the least"
                 " price of a release (1e-12)"
             )
-        return cls(user, dataset, epsilon, delta, rho, epsilon_pico, at)
+        return cls(user, dataset, epsilon, delta, rho, epsilon_pico, at, until)
 
 
 @dataclass(frozen=True, slots=True)
 class Purse:
-    """The state of one purse. `grant` is None when none is in force; `spent` outlives grants."""
+    """The state of one purse. `grant` is None when none is in force; `spent` outlives grants.
+
+    `user` is a user, a group, or EVERYBODY, whose grant is the cap of the dataset; `fixed` tells a
+    cap that the owner set from one that follows the largest grant. What the holder asks is paid by
+    the purses of its `groups` as well. `joint` is the running hash of the footprints that it paid
+    (`states`), and `people`, of EVERYBODY alone, whom the dataset's charges are about.
+    """
 
     user: str
     dataset: str
     grant: Grant | None
     spent: Price
+    groups: tuple[str, ...] = ()
+    fixed: bool = False
+    joint: str = ""
+    people: str = ""
 
     def __post_init__(self) -> None:
-        _check_texts(self.user, self.dataset)
+        _check_texts(self.user, self.dataset, self.joint, self.people, *self.groups)
+        if type(self.fixed) is not bool or type(self.groups) is not tuple:
+            raise ValueError(f"not a purse: {self.groups!r}, {self.fixed!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +176,27 @@ class Balance:
     """A grant and what has been spent, in pico.
 
     `spent_epsilon` is None once a release had no pure epsilon; under a pure grant it never is.
+    `others` are the balances of the purses that pay as well: groups, and the dataset's cap.
+    `ended` tells that the date of the grant has passed, `fixed` that the owner set this cap.
     """
 
     grant: Grant
     spent_rho: int
     spent_epsilon: int | None
+    others: tuple[Balance, ...] = ()
+    ended: bool = False
+    fixed: bool = False
 
     @classmethod
-    def of(cls, grant: Grant, spent: Price) -> Balance:
-        return cls(grant, spent.rho, spent.epsilon)
+    def of(
+        cls,
+        grant: Grant,
+        spent: Price,
+        others: tuple[Balance, ...] = (),
+        ended: bool = False,
+        fixed: bool = False,
+    ) -> Balance:
+        return cls(grant, spent.rho, spent.epsilon, others, ended, fixed)
 
     @property
     def spent(self) -> Price:
@@ -164,16 +204,31 @@ class Balance:
 
     @property
     def left_rho(self) -> int:
-        """What may still be spent, in pico of rho; 0 under a pure grant."""
-        return max(0, self.grant.rho - self.spent_rho)
+        """What may still be spent, in pico of rho, by all that pay; 0 under a pure grant."""
+        if self.ended or self.grant.pure:
+            return 0
+        own = max(0, self.grant.rho - self.spent_rho)
+        return min([own, *(other._room_rho() for other in self.others)])
 
     @property
     def left_epsilon(self) -> int:
         """What may still be spent, in pico of epsilon at the grant's delta."""
         if self.grant.pure:
-            spent = self.spent_epsilon
-            return 0 if spent is None else max(0, self.grant.epsilon_pico - spent)
+            return min([self._pure_left(), *(other._room_epsilon() for other in self.others)])
         return math.ceil(epsilon_of(self.left_rho, self.grant.delta) * PICO)
+
+    def _pure_left(self) -> int:
+        if self.ended or self.spent_epsilon is None:
+            return 0
+        return max(0, self.grant.epsilon_pico - self.spent_epsilon)
+
+    def _room_rho(self) -> int:
+        """The rho that this purse leaves to a holder who counts in rho."""
+        return pure_rho(self._pure_left()) if self.grant.pure else self.left_rho
+
+    def _room_epsilon(self) -> int:
+        """The pure epsilon that this purse leaves to a holder who counts in it."""
+        return self._pure_left() if self.grant.pure else pure_epsilon(self.left_rho)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,17 +274,43 @@ class Receipt:
         return self.rise.after
 
 
-Kind: TypeAlias = Literal["grant", "revoke", "charge"]
+Kind: TypeAlias = Literal["grant", "revoke", "charge", "cap", "join", "leave", "end", "accept"]
+KINDS = frozenset(get_args(Kind))
+
+
+@dataclass(frozen=True, slots=True)
+class Payment:
+    """What one purse (named by its holder) had spent before and after a charge.
+
+    `exact` tells whether `after` is the largest loss of a person by all releases with a footprint,
+    not only a bound on it; it is None for a charge without one.
+    """
+
+    purse: str
+    before: Price
+    after: Price
+    exact: bool | None = None
+
+    @property
+    def charged(self) -> Price:
+        """By how much the charge raised what the purse had spent."""
+        return difference(self.before, self.after)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One line of the log; the order is that of `seq`, never that of the clock.
 
-    `grant` stands in a grant's entry; `statement`, `event` (as `to_dict` wrote it) and `price` in
-    a charge's; `before` and `after` are what the purse had spent. `footprint` (as `to_text` wrote
-    it), the `snapshot` that it is about, and whether the sum after it is `exact`, belong to a
-    charge that has one.
+    `grant` stands in a grant's or a cap's entry, `group` in those of joining and leaving;
+    `statement`, `event` (as `to_dict` wrote it), `price` and `payments`, one a purse that paid, in
+    a charge's; `before` and `after` are what the first of them had spent. `cap` is the cap that
+    follows from this entry, if it moved. Where an owner, or a newer format, took the ledger as it
+    stood, `stand` is the state of all purses, `digest` that of the log before, and `note` says why.
+    `seen` is the latest time of all entries so far,
+    `state` a keyed sum over all purses, `mac` the link of the chain: see `seal`.
+
+    `footprint` (as `to_text` wrote it) and the `snapshot` that it is about belong to a charge that
+    has one, and `people` to the first of a dataset: who is protected, and from what.
     """
 
     seq: int
@@ -243,23 +324,41 @@ class Entry:
     statement: str = ""
     event: dict[str, Any] | None = None
     price: Price | None = None
-    footprint: str | None = None
+    payments: tuple[Payment, ...] = ()
+    cap: Grant | None = None
+    group: str = ""
+    footprint: str = ""
     snapshot: str = ""
-    exact: bool | None = None
+    people: str = ""
+    stand: tuple[Purse, ...] = ()
+    digest: str = ""
+    note: str = ""
+    seen: str = ""
+    state: str = ""
+    mac: str = ""
 
     def __post_init__(self) -> None:
-        _check_texts(self.at, self.user, self.dataset, self.statement, self.snapshot)
-        if not (whole(self.seq) and self.kind in get_args(Kind)):
+        _check_texts(self.at, self.user, self.dataset, self.statement, self.group)
+        _check_texts(self.footprint, self.snapshot, self.people)
+        _check_texts(self.digest, self.note, self.seen, self.state, self.mac)
+        if not (whole(self.seq) and self.kind in KINDS):
             raise ValueError(f"not an entry: {self.seq!r}, {self.kind!r}")
         if not (self.event is None or isinstance(self.event, dict)):
             raise ValueError(f"not an event: {self.event!r}")
-        if not (self.footprint is None or type(self.footprint) is str):
-            raise ValueError(f"not a footprint: {self.footprint!r}")
 
     @property
     def charged(self) -> Price:
-        """By how much a charge raised what the purse had spent."""
+        """By how much a charge raised what the first purse that paid had spent."""
         return difference(self.before, self.after)
+
+    @property
+    def exact(self) -> bool | None:
+        """Whether the first purse's new sum is exact; None without a footprint."""
+        return self.payments[0].exact if self.payments else None
+
+    def concerns(self, user: str) -> bool:
+        """Whether `user` is who asked, was granted or moved, or holds a purse that paid."""
+        return user in (self.user, self.group) or any(p.purse == user for p in self.payments)
 
 
 def _number(value: object, name: str) -> float:

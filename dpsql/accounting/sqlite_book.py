@@ -2,9 +2,10 @@
 
 Write-ahead logging with full synchronisation: a transaction is on the disk before `write` returns.
 The file must lie on a local disk, since the log's index is memory that processes share. It is made
-with mode 0600; an owner who lets other accounts of the machine charge gives them the file and its
-folder, which holds `-wal` and `-shm` beside it while anybody has the ledger open. Those two are
-part of the ledger: a copy of the file alone may lack the newest charges.
+with mode 0600, like the key beside it that seals it: one account of the machine charges, and other
+accounts ask a server of that one, or share a ledger in PostgreSQL. The folder holds `-wal` and
+`-shm` beside the file while anybody has the ledger open. Those two are part of the ledger: a copy
+of the file alone may lack the newest charges.
 
 What is taken care of here:
 - One connection a process, under a lock: SQLite has one writer at a time anyway.
@@ -27,28 +28,22 @@ import sqlite3
 import threading
 import time
 import urllib.parse
-import weakref
 from collections.abc import Callable
 from os import PathLike
 from typing import TypeVar
 
+from dpsql.accounting import forks
 from dpsql.accounting.book import Page
-from dpsql.accounting.sqlite_page import (
-    FORMAT,
-    REMEDY,
-    SCHEMA,
-    UPGRADES,
-    SqlitePage,
-    damaged,
-    stamp,
-)
+from dpsql.accounting.guard import ANCHOR
+from dpsql.accounting.rows import FORMAT, NAME
+from dpsql.accounting.secret import settle
+from dpsql.accounting.sqlite_page import REMEDY, SCHEMA, UPGRADE, SqlitePage, damaged, stamp
 from dpsql.errors import LedgerError
 
 T = TypeVar("T")
 
 APPLICATION = 0x4450534C  # "DPSL"
 PAGE = 4096  # bytes of a page of the file
-READ = "BEGIN"
 PATIENCE = 30.0  # seconds that a busy ledger is waited for
 STEP = 0.1  # seconds that SQLite itself waits, deaf to Ctrl-C
 PAUSE = 0.001  # seconds between two attempts
@@ -58,6 +53,9 @@ CHECKPOINT = 256  # entries between checkpoints of the write-ahead log
 class SqliteBook:
     """A Book in the file `path`. Raises LedgerError when it cannot be opened."""
 
+    shared = False
+    still = False
+
     def __init__(
         self, path: str | PathLike[str], *, create: bool, patience: float = PATIENCE
     ) -> None:
@@ -66,26 +64,28 @@ class SqliteBook:
             raise LedgerError(f"{text!r} is not the name of a ledger file")
         self.path = os.path.realpath(text)
         self.name = os.path.basename(self.path)
+        self.place: str | None = self.path
+        self.ledger = ""
         self._patience = patience
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._connection: sqlite3.Connection | None = None
         self._files: tuple[tuple[int, int] | None, ...] = ()
-        self._form = FORMAT
         self._closed = False
-        with _forking:
-            _books.add(self)
+        forks.watch(self)
         try:
             with self._lock:
-                if create and not os.path.lexists(self.path):
-                    self._make()
+                if not os.path.lexists(self.path):
+                    self._miss()
+                    if create:
+                        self._make()
             self.read(lambda page: None)
         except BaseException:
             self.close()
             raise
 
     def read(self, question: Callable[[Page], T]) -> T:
-        return self._run(READ, question)
+        return self._run("BEGIN", question)
 
     def write(self, change: Callable[[Page], T]) -> T:
         return self._run("BEGIN IMMEDIATE", change)
@@ -117,12 +117,7 @@ class SqliteBook:
         try:
             connection.execute(begin)
             self._check_files()
-            if self._form < FORMAT:  # which may have changed since
-                self._form = _form(connection, self.name)
-            if self._form < FORMAT and begin != READ:
-                _upgrade(connection, self._form)
-                self._form = FORMAT
-            page = SqlitePage(connection, self.name, self._form)
+            page = SqlitePage(connection, self.name)
             value = work(page)
             connection.execute("COMMIT")
         except BaseException:
@@ -153,12 +148,21 @@ class SqliteBook:
 
     def _settle(self) -> None:
         """Roll back what is still open."""
-        self._form = 0  # an upgrade may have been undone
         try:
             if self._connection is not None and self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error:
             self._drop()
+
+    # -- forks ---------------------------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        self._lock.acquire()
+        self._drop()
+
+    def after_fork(self, process: int) -> None:
+        self._process = process
+        self._lock.release()
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
@@ -173,10 +177,25 @@ class SqliteBook:
                 f"there is no ledger {self.name}; a first grant makes one:"
                 " dpsql budget grant DB USER --epsilon E"
             )
-        connection = _open(self.path)
+        self.still = still = _still(self.path)
+        connection = _open(self.path, "mode=ro&immutable=1" if still else "mode=rw")
         try:
-            self._form = _check_stamp(connection, self.path)
-            _set_up(connection, self.name)
+            form = _check_stamp(connection, self.path)
+            if not still:
+                _set_up(connection, self.name)
+            if form < FORMAT and still:
+                raise LedgerError(
+                    f"{self.name} is of an earlier format, and this user may not write to it: open"
+                    " it once as its owner (dpsql budget show DB)"
+                )
+            if form < FORMAT:
+                _upgrade(connection)
+            ledger = stamp(connection)[1]
+            if NAME.fullmatch(ledger) is None:
+                raise damaged(self.name)
+            if self.ledger not in ("", ledger):
+                raise LedgerError(f"{self.name} is another ledger than the one that was opened")
+            self.ledger = ledger
         except BaseException:
             connection.close()
             raise
@@ -202,6 +221,15 @@ class SqliteBook:
                 " while it was open; nothing is answered until it is opened again"
             )
 
+    def _miss(self) -> None:
+        """Raises LedgerError where an anchor tells of a ledger that is gone."""
+        if os.path.lexists(self.path + ANCHOR) and not os.path.lexists(self.path):
+            raise LedgerError(
+                f"there is no ledger {self.name}, but its anchor {self.name}{ANCHOR} is there:"
+                " restore the ledger, or move its .anchor and .seal away to begin another one,"
+                " which does not know what was spent"
+            )
+
     def _make(self) -> None:
         """Make an empty ledger, unless another process is quicker."""
         draft = f"{self.path}.{os.urandom(8).hex()}.new"
@@ -209,7 +237,7 @@ class SqliteBook:
             os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             try:
                 _fill(draft)
-                _link(draft, self.path)
+                settle(draft, self.path)
             finally:
                 for suffix in ("", "-wal", "-shm"):
                     with contextlib.suppress(FileNotFoundError):
@@ -220,10 +248,30 @@ class SqliteBook:
             raise LedgerError(_complaint(self.name, error)) from None
 
 
-def _open(path: str) -> sqlite3.Connection:
+def _still(path: str) -> bool:
+    """Whether a ledger is to be read as a file that nobody writes to.
+
+    SQLite makes a -shm file beside a ledger that it opens, so a ledger in a folder where this user
+    may not is read on its own. Others must not write to it meanwhile: its log, the -wal that is
+    there while somebody has it open, must be missing or empty.
+    """
+    real = os.access in os.supports_effective_ids
+    places = (path, os.path.dirname(path))
+    if all(os.access(place, os.W_OK, effective_ids=real) for place in places):
+        return False
+    with contextlib.suppress(OSError):
+        if os.path.getsize(path + "-wal"):
+            raise LedgerError(
+                f"{os.path.basename(path)}: the ledger is open elsewhere, or was not closed, and "
+                "this user may not write beside it: read it as its owner, or once it is closed"
+            )
+    return True
+
+
+def _open(path: str, mode: str = "mode=rw") -> sqlite3.Connection:
     """A connection to the existing file `path`, which it never makes."""
     return sqlite3.connect(
-        f"file:{urllib.parse.quote(os.fsencode(path))}?mode=rw",
+        f"file:{urllib.parse.quote(os.fsencode(path))}?{mode}",
         uri=True,
         timeout=STEP,
         isolation_level=None,
@@ -232,23 +280,14 @@ def _open(path: str) -> sqlite3.Connection:
 
 
 def _check_stamp(connection: sqlite3.Connection, path: str) -> int:
-    """The ledger's format. Raises LedgerError unless it is one that is known here."""
+    """The format of the file. Raises LedgerError unless it is a ledger of one that is known."""
     name = os.path.basename(path)
     application = _pragma(connection, "application_id")
+    form = _pragma(connection, "user_version")
     if application == 0 and _pragma(connection, "page_count") == 0:
         raise LedgerError(f"{name} is empty, not a ledger: was it truncated? {REMEDY}")
     if application != APPLICATION:
         raise LedgerError(f"{name} is a database of something else, not a ledger")
-    form = _form(connection, name)
-    whole_pages = os.stat(path).st_size % PAGE == 0
-    if stamp(connection) != form or not whole_pages:
-        raise damaged(name)
-    return form
-
-
-def _form(connection: sqlite3.Connection, name: str) -> int:
-    """The format that the file's header names. Raises LedgerError for one not known here."""
-    form = _pragma(connection, "user_version")
     if not isinstance(form, int) or form < 1:
         raise damaged(name)
     if form > FORMAT:
@@ -256,16 +295,26 @@ def _form(connection: sqlite3.Connection, name: str) -> int:
             f"{name}: the ledger has format {form}, and this dpsql reads up to {FORMAT}:"
             " it was written by a newer one; upgrade dpsql"
         )
+    whole_pages = os.stat(path).st_size % PAGE == 0
+    if not whole_pages or stamp(connection)[0] != form:
+        raise damaged(name)
     return form
 
 
-def _upgrade(connection: sqlite3.Connection, form: int) -> None:
-    """Make a ledger of an older format one of this, within a transaction."""
-    for older in range(form, FORMAT):
-        for statement in UPGRADES[older].split(";"):
-            connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {FORMAT}")
-    connection.execute("UPDATE meta SET format = ?", (FORMAT,))
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Bring a ledger of the first format to this one, in one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _pragma(connection, "user_version") == 1:  # no other process was first
+            for statement in UPGRADE:
+                connection.execute(statement)
+            connection.execute("UPDATE meta SET format = 2")
+            connection.execute("PRAGMA user_version = 2")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _set_up(connection: sqlite3.Connection, name: str) -> None:
@@ -293,8 +342,7 @@ def _fill(path: str) -> None:
         connection.execute(f"PRAGMA page_size = {PAGE}")
         _set_up(connection, path)
         connection.executescript(
-            f"BEGIN; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};"
-            f"{SCHEMA}{''.join(UPGRADES.values())}"
+            f"BEGIN; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};{SCHEMA}"
         )
         connection.execute(
             "INSERT INTO meta (one, format, ledger) VALUES (1, ?, ?)",
@@ -304,23 +352,6 @@ def _fill(path: str) -> None:
         _pragma(connection, "wal_checkpoint(TRUNCATE)")
     finally:
         connection.close()
-
-
-def _link(draft: str, path: str) -> None:
-    """Give the finished draft its name for good, unless the name is taken."""
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        return
-    except OSError:  # a file system without links
-        if not os.path.lexists(path):
-            os.rename(draft, path)
-    with contextlib.suppress(OSError):  # where folders cannot be opened, they need no fsync
-        folder = os.open(os.path.dirname(path), os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _code(error: sqlite3.Error) -> int:
@@ -354,34 +385,3 @@ def _complaint(name: str, error: sqlite3.Error) -> str:
         case _:
             return f"{damaged(name)}{aside}"
     return f"{name}: {what}{aside}"
-
-
-_books: weakref.WeakSet[SqliteBook] = weakref.WeakSet()
-_forking = threading.RLock()
-_held: list[SqliteBook] = []
-
-
-def _before_fork() -> None:
-    _forking.acquire()
-    for book in list(_books):
-        book._lock.acquire()
-        _held.append(book)
-        book._drop()
-
-
-def _after_fork() -> None:
-    while _held:
-        _held.pop()._lock.release()
-    _forking.release()
-
-
-def _after_fork_in_child() -> None:
-    for book in _held:
-        book._process = os.getpid()
-    _after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
-    )

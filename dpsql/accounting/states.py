@@ -1,17 +1,33 @@
-"""The joint states of purses, as far as this process knows them."""
+"""The joint states of purses, as far as this process knows them.
+
+A purse, which is sealed, bears the running hash of what its state was made from: that of the state
+written down last, and then of each footprint since. So a state, or a footprint, that was changed or
+taken out of the ledger is found before anything is charged on it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
 from dataclasses import dataclass
 
 from dpsql.accounting.book import Page
+from dpsql.accounting.fields import packed
 from dpsql.accounting.footprint import Footprint
 from dpsql.accounting.joint import Joint
-from dpsql.accounting.purse import NOTHING, Entry, Price, Purse
+from dpsql.accounting.purse import NOTHING, Price, Purse
 from dpsql.errors import LedgerError
 
-KEPT = 8  # purses
+KEPT = 16  # purses
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A state, and the hash of what it was made from. It is replaced, never changed."""
+
+    state: Joint
+    joint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,74 +35,108 @@ class Trial:
     """What paying would do: what the purse will have spent, and its state then."""
 
     after: Price
-    state: Joint
+    known: Known
 
     @property
     def exact(self) -> bool:
-        return self.state.exact
+        return self.known.state.exact
 
 
 class States:
     """A state for each purse that was lately charged. Threads may share it; a fork copies it.
 
-    A state that is kept is never changed, only replaced by a newer one; one that is lost, or was
-    replaced by an older one, is made again from what the ledger has written down and the entries
-    after that. So nothing depends on what is kept here but time.
+    A state that is lost, or was replaced by an older one, is made again from what the ledger has
+    written down and the entries after that. So nothing depends on what is kept here but time.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], Joint] = {}
+        self._kept: dict[tuple[str, str], Known] = {}
 
-    def current(self, page: Page, user: str, dataset: str) -> Joint:
-        """The state of a purse after all of its entries, not to be changed."""
-        state = self._kept.get((user, dataset))
-        if state is None:
-            state = _written(page.state(user, dataset))
-        newer = page.footprints(user, dataset, state.seq)
-        if newer:
-            state = state.copy()
-            for entry in newer:
-                _replay(state, entry)
-        self.keep(user, dataset, state)
-        return state
+    def current(self, page: Page, purse: Purse) -> Known:
+        """The state of a purse after all of its entries. Raises LedgerError."""
+        kept = self._kept.get((purse.user, purse.dataset))
+        if kept is not None and kept.joint != purse.joint:
+            kept = _replayed(page, purse, kept)
+        if kept is None:  # or another process has written the state down since
+            kept = _replayed(page, purse, _written(page.state(purse.user, purse.dataset)))
+        if kept is None:
+            raise LedgerError(
+                f"what {purse.user or 'everybody'} paid on {purse.dataset} was changed by something"
+                " else than dpsql; nothing is answered from this ledger (dpsql budget verify DB"
+                " says more, and what to do)"
+            )
+        self.keep(purse, kept)
+        return kept
 
     def trial(
         self, page: Page, purse: Purse, price: Price, footprint: Footprint, snapshot: str, seq: int
     ) -> Trial:
         """What it would do to pay for a release that becomes entry `seq`."""
-        state = self.current(page, purse.user, purse.dataset).copy()
-        return Trial(state.pay(purse.spent, price, footprint, snapshot, seq), state)
+        known = self.current(page, purse)
+        state = known.state.copy()
+        before = purse.spent
+        after = state.pay(before, price, footprint, snapshot, seq)
+        joint = _extended(known.joint, seq, snapshot, footprint.to_text(), before, price, after)
+        return Trial(after, Known(state, joint))
 
-    def record(self, page: Page, purse: Purse, trial: Trial) -> None:
-        """Write the state down if it is time, so that opening the ledger stays quick."""
-        state = trial.state
-        if state.due:
-            page.put_state(purse.user, purse.dataset, state.seq, state.to_bytes())
+    def record(self, page: Page, purse: Purse, trial: Trial) -> tuple[Purse, Known]:
+        """The purse that has paid, and its state, which is written down if it is time."""
+        known = trial.known
+        if known.state.due:
+            data = known.state.to_bytes()
+            page.put_state(purse.user, purse.dataset, known.state.seq, data)
+            state = known.state.copy()
             state.count = state.work = 0
+            known = Known(state, hashlib.sha256(data).hexdigest())
+        return dataclasses.replace(purse, spent=trial.after, joint=known.joint), known
 
-    def keep(self, user: str, dataset: str, state: Joint) -> None:
+    def keep(self, purse: Purse, known: Known) -> None:
         """Remember a state that the ledger now has."""
-        self._kept.pop((user, dataset), None)
-        self._kept[user, dataset] = state
+        name = (purse.user, purse.dataset)
+        self._kept.pop(name, None)
+        self._kept[name] = known
         while len(self._kept) > KEPT:
             with contextlib.suppress(RuntimeError):  # another thread was quicker
                 self._kept.pop(next(iter(self._kept)), None)
 
 
-def _written(data: bytes | None) -> Joint:
-    """The state that was written down, or the one before all entries."""
-    if data is not None:
-        with contextlib.suppress(ValueError):  # damaged: the entries tell the same
-            return Joint.from_bytes(data)
-    return Joint()
+def _written(data: bytes | None) -> Known | None:
+    """The state that was written down, or the one before all entries; None if it is damaged."""
+    if data is None:
+        return Known(Joint(), "")
+    with contextlib.suppress(ValueError):
+        return Known(Joint.from_bytes(data), hashlib.sha256(data).hexdigest())
+    return None
 
 
-def _replay(state: Joint, entry: Entry) -> None:
-    try:
-        footprint = Footprint.from_text(entry.footprint or "")
-    except ValueError:
-        raise LedgerError(
-            f"entry {entry.seq} of the ledger is damaged; restore it from a copy"
-        ) from None
-    state.pay(entry.before, entry.price or NOTHING, footprint, entry.snapshot, entry.seq)
-    state.settle(entry.after)
+def _replayed(page: Page, purse: Purse, known: Known | None) -> Known | None:
+    """The state after the entries since; None unless they are those that the purse paid for."""
+    if known is None or known.joint == purse.joint:
+        return known
+    state, joint = known.state.copy(), known.joint
+    for entry in page.footprints(purse.user, purse.dataset, state.seq):
+        payment = next((p for p in entry.payments if p.purse == purse.user), None)
+        if payment is None:
+            return None
+        price = entry.price or NOTHING
+        try:
+            footprint = Footprint.from_text(entry.footprint)
+        except ValueError:
+            return None
+        state.pay(payment.before, price, footprint, entry.snapshot, entry.seq)
+        state.settle(payment.after)
+        joint = _extended(
+            joint, entry.seq, entry.snapshot, entry.footprint, payment.before, price, payment.after
+        )
+    return Known(state, joint) if joint == purse.joint else None
+
+
+def _extended(joint: str, seq: int, snapshot: str, footprint: str, *prices: Price) -> str:
+    """The hash `joint` with one more footprint."""
+    fields = {
+        "seq": seq,
+        "snapshot": snapshot,
+        "footprint": footprint,
+        "prices": [[price.rho, price.epsilon] for price in prices],
+    }
+    return hashlib.sha256(f"{joint} {packed(fields)}".encode()).hexdigest()

@@ -1,6 +1,7 @@
 """Charge, look, noise: the only way from true counts to anything else.
 
-`measure` first has the ledger record the price of the noise, durably; then it reads the counts;
+`measure` first has the engine see that every row can be read, whatever is asked, and tells nothing
+else of them; then the ledger records the price of the noise, durably; then it reads the counts;
 then it adds the noise. What goes wrong after the charge is an InternalError or a SourceError of
 ours that says nothing about the data and holds no frame that saw it, and the charge stands.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,7 @@ from dpsql.curator.quote import GaussianNoise, LaplaceNoise, Noise, quote
 from dpsql.curator.sealed import Sealed, unseal
 from dpsql.errors import InternalError, SourceError
 from dpsql.query.linear import Workload
+from dpsql.schema import Dataset
 
 _CACHE_BYTES = 256 << 20
 
@@ -48,13 +50,20 @@ class Curator:
         self._snapshot = ""
         self._lock = threading.RLock()
 
-    def measure(self, workload: Workload, noise: Noise, statement: str) -> Measurement:
-        """The workload's answers with noise, after its price is paid.
+    def measure(
+        self,
+        workload: Workload,
+        noise: Noise,
+        statement: str,
+        paid: Callable[[Receipt], None] | None = None,
+    ) -> Measurement:
+        """The workload's answers with noise, after its price is paid; `paid` gets the receipt.
 
-        Raises BudgetError when the ledger refuses: then nothing was read. Raises SourceError or
-        InternalError when reading fails: then the charge stands and nothing is released.
+        Raises SourceError before the charge when the source cannot be read as a whole. Raises
+        BudgetError when the ledger refuses: then nothing was counted. Raises SourceError or
+        InternalError when counting fails: then the charge stands and nothing is released.
         """
-        snapshot = self._snapshot_of_people()  # a source that is gone or changed costs nothing
+        self._engine.ready()  # a source that is gone, was changed or cannot be read costs nothing
         dataset = self._engine.dataset
         event = quote(workload, dataset, noise)
         receipt = self._ledger.charge(
@@ -63,10 +72,13 @@ class Curator:
             event,
             statement=statement,
             footprint=footprint(workload, dataset, noise),
-            snapshot=snapshot,
+            snapshot=_people_of(dataset, self._engine.snapshot()),
+            people=_people(dataset),
         )
         failure: BaseException
         try:
+            if paid is not None:
+                paid(receipt)
             return Measurement(tuple(self._noisy(workload, noise)), event, receipt)
         except (SourceError, InternalError) as error:
             failure = type(error)(str(error))
@@ -78,28 +90,6 @@ class Curator:
             failure = stopped.with_traceback(None)
             failure.__cause__ = failure.__context__ = None
         raise failure  # out here, so that it does not carry what it was made from
-
-    def rise(self, workload: Workload, noise: Noise) -> Rise:
-        """What `measure` would take from the purse; free, and reads no row.
-
-        Raises NoGrant, and SourceError once the data cannot be counted any more.
-        """
-        dataset = self._engine.dataset
-        return self._ledger.rise(
-            self._user,
-            dataset.name,
-            quote(workload, dataset, noise),
-            footprint=footprint(workload, dataset, noise),
-            snapshot=self._snapshot_of_people(),
-        )
-
-    def _snapshot_of_people(self) -> str:
-        """What releases must share for their losses to be those of the same people.
-
-        Where rows are only added, a row keeps its cell in every later state of the table.
-        """
-        snapshot, dataset = self._engine.snapshot(), self._engine.dataset
-        return f"append-only {dataset.digest}" if dataset.append_only else snapshot
 
     # -- behind the wall -----------------------------------------------------------------------
 
@@ -145,3 +135,35 @@ class Curator:
         while self._bytes > _CACHE_BYTES and len(self._counts) > 1:
             _, dropped = self._counts.popitem(last=False)
             self._bytes -= unseal(dropped).nbytes
+
+
+def rise(
+    ledger: Ledger, user: str, dataset: Dataset, snapshot: str, workload: Workload, noise: Noise
+) -> Rise:
+    """What `measure` would take from the purses of `user` on this snapshot; free, reads no row.
+
+    Raises NoGrant.
+    """
+    return ledger.rise(
+        user,
+        dataset.name,
+        quote(workload, dataset, noise),
+        footprint=footprint(workload, dataset, noise),
+        snapshot=_people_of(dataset, snapshot),
+        people=_people(dataset),
+    )
+
+
+def _people_of(dataset: Dataset, snapshot: str) -> str:
+    """What releases must share for their losses to be those of the same people.
+
+    Where rows are only added, a row keeps its cell in every later state of the table.
+    """
+    return f"append-only {dataset.digest}" if dataset.append_only else snapshot
+
+
+def _people(dataset: Dataset) -> str:
+    """Whose losses the ledger adds up. Another bound on their rows makes them no other people."""
+    unit = dataset.unit.column
+    each = "each row" if unit is None else f"all rows of each {unit}"
+    return f"{each} ({dataset.neighbours.value})"

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from dpsql.curator.engines import quote
 from dpsql.curator.engines.connection import Fault, Trouble
 from dpsql.curator.engines.encode import Encoding
-from dpsql.curator.engines.layout import UNIT, faults, layout
-from dpsql.curator.engines.source import Source, open_source, query_error
+from dpsql.curator.engines.files import format_of
+from dpsql.curator.engines.layout import UNIT, Layout, faults, layout
+from dpsql.curator.engines.source import Source, open_source
+from dpsql.curator.lines import line_remarks
 from dpsql.errors import SourceError
 from dpsql.schema import Dataset
 
@@ -23,6 +26,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Told how many of how many steps are done."""
 
 _BATCH: Final = 12  # columns that are counted in one scan
+_ROWS: Final = quote.name("temp", "main", "__dpsql_rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,9 @@ class Report:
     """What `check` found: TRUE NUMBERS, for the owner alone.
 
     With `problems`, which keep the dataset from being answered, there are no numbers. `left` rows
-    are in their domains; of those `units_over` units have more than the bound, and `dropped` rows
-    are not counted for it. `remarks` are worth a look and keep nothing from being answered.
+    are in their domains; of those `unitless` have no id of a unit, `units_over` units have more
+    than the bound, and `dropped` rows are not counted for it. `remarks` are worth a look and keep
+    nothing from being answered.
     """
 
     dataset: str
@@ -58,6 +63,7 @@ class Report:
     rows: int = 0
     columns: tuple[Fit, ...] = ()
     left: int = 0
+    unitless: int = 0
     units_over: int = 0
     dropped: int = 0
     remarks: tuple[str, ...] = ()
@@ -78,7 +84,7 @@ def check(database: Path, dataset: Dataset, progress: Progress | None = None) ->
         problems = tuple(faults(dataset, source.types))
         if problems:
             return Report(dataset.name, problems)
-        with told(source.files.what, dataset):
+        with told(source.files.what):
             return _report(source, dataset, progress or _silent)
     finally:
         source.close()
@@ -87,19 +93,26 @@ def check(database: Path, dataset: Dataset, progress: Progress | None = None) ->
 def _report(source: Source, dataset: Dataset, progress: Progress) -> Report:
     read = layout(dataset, source.types)
     encodings = read.encodings
-    size = len(encodings) if source.costly else _BATCH
     steps = len(encodings) + 2
     for encoding in encodings:
         if encoding.enum:
             source.connection.execute(encoding.create)
+    progress(0, steps)
+    try:
+        relation = _readable(source, read)
+    except Fault as fault:
+        if fault.trouble in (Trouble.INTERRUPTED, Trouble.MEMORY):
+            raise
+        return Report(dataset.name, tuple(_unreadable(source, dataset, read)))
     rows, fits = 0, list[Fit]()
-    for first in range(0, len(encodings), size):
+    for first in range(0, len(encodings), _BATCH):
         progress(first, steps)
-        rows, some = _fits(source, encodings[first : first + size])
+        rows, some = _fits(source, relation, encodings[first : first + _BATCH])
         fits += some
     progress(steps - 2, steps)
-    within = f"({read.rows(source.relation)})"
-    [(left,)] = source.connection.rows(f"SELECT count(*) FROM {within}")
+    within = f"({read.rows(relation)})"
+    unitless = "0" if read.unit is None else f"count(*) FILTER (WHERE {UNIT} IS NULL)"
+    [(left, alone)] = source.connection.rows(f"SELECT count(*), {unitless} FROM {within}")
     progress(steps - 1, steps)
     over = dropped = 0
     if read.unit is not None:
@@ -108,20 +121,56 @@ def _report(source: Source, dataset: Dataset, progress: Progress) -> Report:
         sums = f"SELECT count(*), coalesce(sum(n - {most}), 0) FROM ({units} HAVING n > {most})"
         [(over, dropped)] = source.connection.rows(sums)
     progress(steps, steps)
-    remarks = tuple(_remarks(dataset, rows, fits, int(left)))
-    return Report(dataset.name, (), rows, tuple(fits), int(left), int(over), int(dropped), remarks)
+    remarks = [*_remarks(dataset, rows, fits, int(left))]
+    if format_of(source.files.path) == "csv":
+        remarks += line_remarks(source.connection, source.files)
+    numbers = (int(left), int(alone), int(over), int(dropped))
+    return Report(dataset.name, (), rows, tuple(fits), *numbers, tuple(remarks))
 
 
-def _fits(source: Source, encodings: Sequence[Encoding]) -> tuple[int, list[Fit]]:
+def _readable(source: Source, read: Layout) -> str:
+    """The relation to count from, once all declared columns of all rows were read. Raises Fault."""
+    if source.costly:
+        names = dict.fromkeys([*(e.value for e in read.encodings), read.unit or ""])
+        listed = ", ".join(filter(None, names))
+        rows = f"SELECT {listed} FROM {source.relation}"
+        source.connection.execute(f"CREATE TEMP TABLE {_ROWS} AS {rows}")
+        return _ROWS
+    if source.fallible:
+        source.connection.execute(read.read(source.relation))
+    return source.relation
+
+
+def _unreadable(source: Source, dataset: Dataset, read: Layout) -> Iterator[str]:
+    """The columns that cannot be read, each on its own; or that it takes all of them to fail."""
+    columns = [(f"column {e.column.name}", e.value) for e in read.encodings]
+    if read.unit is not None:
+        columns.append((f"the unit column {dataset.unit.column}", read.unit))
+    if source.costly:
+        fix = "the view or query fails on a row: write TRY(...) or TRY_CAST in it"
+    else:
+        fix = "a text that is not UTF-8, or a damaged file: write the file anew"
+    found = False
+    for name, value in columns:
+        try:
+            source.connection.execute(f"SELECT bit_xor(hash({value})) FROM {source.relation}")
+        except Fault as fault:
+            if fault.trouble in (Trouble.INTERRUPTED, Trouble.MEMORY):
+                raise
+            found = True
+            yield f"{name} cannot be read in every row: {fix}"
+    if not found:
+        yield f"the rows cannot be read: {fix}"
+
+
+def _fits(source: Source, relation: str, encodings: Sequence[Encoding]) -> tuple[int, list[Fit]]:
     """The number of rows, and how each of some columns fits, in one scan."""
     counted = ["count(*)"]
     for encoding in encodings:
         value, code = encoding.value, encoding.code
         counted.append(f"count(*) FILTER (WHERE {value} IS NULL)")
         counted.append(f"count(*) FILTER (WHERE {value} IS NOT NULL AND {code} IS NULL)")
-    [(rows, *numbers)] = source.connection.rows(
-        f"SELECT {', '.join(counted)} FROM {source.relation}"
-    )
+    [(rows, *numbers)] = source.connection.rows(f"SELECT {', '.join(counted)} FROM {relation}")
     fits = [
         Fit(e.column.name, e.column.nullable, numbers[2 * i], numbers[2 * i + 1])
         for i, e in enumerate(encodings)
@@ -143,7 +192,7 @@ def _remarks(dataset: Dataset, rows: int, fits: Sequence[Fit], left: int) -> Ite
 
 
 @contextlib.contextmanager
-def told(what: str, dataset: Dataset | None = None) -> Iterator[None]:
+def told(what: str) -> Iterator[None]:
     """Faults of the engine inside are SourceErrors in our own words."""
     try:
         yield
@@ -153,8 +202,6 @@ def told(what: str, dataset: Dataset | None = None) -> Iterator[None]:
             error = KeyboardInterrupt()
         elif fault.trouble is Trouble.MEMORY:
             error = SourceError(f"{what} needs more memory or disk space than there is")
-        elif dataset is not None and dataset.source.query is not None:
-            error = query_error(fault)
         raise error from None
 
 

@@ -24,7 +24,7 @@ from dpsql.mechanisms.quantile import simultaneous
 from dpsql.mechanisms.ratio import Ratio
 from dpsql.mechanisms.uncertain import CONSTANT, Bools, Floats, Form, Uncertain
 from dpsql.mechanisms.variance import Parts
-from dpsql.query.compile import Count, Estimator, Mean, Spread, Sum
+from dpsql.query.estimators import Count, Estimator, Mean, Spread, Sum
 from dpsql.query.expr import Call, Cast, Const, Expr, Op, Slot
 
 _SAFE = 1 << 62

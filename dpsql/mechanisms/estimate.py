@@ -12,11 +12,13 @@ from dpsql.accounting.events import Event
 from dpsql.mechanisms.answers import Answers
 from dpsql.mechanisms.noises import Noise
 from dpsql.mechanisms.uncertain import Uncertain
-from dpsql.query.compile import CompiledSelect, Count, Mean, Spread, Sum
+from dpsql.query.compile import CompiledSelect
+from dpsql.query.estimators import Count, Mean, Spread, Sum
 from dpsql.query.expr import Slot
 from dpsql.query.finish import Values
 
 _SAFE = 1 << 62
+_WIDEST = 1 << 126  # half of what HUGEINT holds
 
 
 def estimate(
@@ -73,6 +75,8 @@ def _sum(whole: NDArray[Any], unit: Fraction, type_: str) -> Values:
         return Values(type_, np.array([_decimal(v, scale) for v in units.tolist()], object))
     if largest < _SAFE:
         return Values("HUGEINT", units)
+    if largest < _WIDEST:  # as text, which DuckDB reads with all digits
+        return Values("HUGEINT", np.array([str(v) for v in units.tolist()], object))
     return Values("DOUBLE", units.astype(np.float64))
 
 

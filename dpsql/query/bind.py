@@ -19,7 +19,6 @@ from dpsql.query.expr import (
     Ref,
     Slot,
     Span,
-    Star,
     children,
     columns,
     conjuncts,
@@ -31,11 +30,12 @@ from dpsql.query.functions import AGGREGATES
 from dpsql.query.guards import Guard
 from dpsql.query.lift import Lift, aggregated
 from dpsql.query.names import Names, row
+from dpsql.query.order import of_select, of_union, position
 from dpsql.query.parse import Ask
 from dpsql.query.probe import probe
 from dpsql.query.scope import Ctes, Scope, Sources
 from dpsql.query.statement import Aggregate, Bound, BoundSelect, Probe
-from dpsql.query.syntax import Order, Query, Select, Union
+from dpsql.query.syntax import Order, Select, Union
 from dpsql.query.typing import Typer
 from dpsql.schema import Dataset
 
@@ -57,12 +57,8 @@ def bind(
     ask: Ask, datasets: Mapping[str, Dataset], params: Mapping[str, Const] | None = None
 ) -> Bound | Probe:
     """The meaning of a query. Raises Refused for whatever is not answered."""
-    try:
+    with ask.text.nesting():
         return _Binder(ask, datasets, params or {}).bind()
-    except RecursionError:
-        raise ask.text.refusal(
-            "the statement is nested too deeply", None, "a flatter statement"
-        ) from None
 
 
 class _Binder:
@@ -73,6 +69,7 @@ class _Binder:
         self._names = Names(self._refuse, self._param)
         self._sources = Sources(datasets, ask.text, self._names)
         self._guards: list[Guard] = []
+        self._kinds: list[list[str]] = []  # of the outputs, for each SELECT
         self._sugar: list[Span] = []
 
     def bind(self) -> Bound | Probe:
@@ -86,7 +83,7 @@ class _Binder:
             bound.append((dataset, select))
         else:
             self._union(query, {}, bound)
-            order = self._union_order(query)
+            order = of_union(query, self._refuse)
         dataset = bound[0][0]
         if any(other is not dataset for other, _ in bound):
             raise self._refuse(
@@ -160,40 +157,16 @@ class _Binder:
             raise self._refuse(
                 "the SELECTs of UNION ALL have different numbers of columns",
                 text.find("UNION"),
-                "equal numbers",
+                "the same number of columns in each",
             )
-
-    def _union_order(self, query: Union) -> tuple[Order, ...]:
-        """ORDER BY of a UNION ALL: output columns, by name or position."""
-        parts = _selects(query)
-        found = []
-        for entry in query.order:
-            match entry.expr:
-                case Star(columns=True):
-                    found.append(entry)
-                    continue
-                case Ref(path=(name,)):
-                    index = next(
-                        (
-                            at
-                            for p in parts
-                            for at, shown in enumerate(_shown(p))
-                            if shown == fold(name)
-                        ),
-                        None,
-                    )
-                case Const(kind="integer") as at:
-                    index = self._position(at, len(parts[0].items), "ORDER BY")
-                case _:
-                    index = None
-            if index is None:
+        for kinds in zip(*self._kinds, strict=True):
+            mixed = sorted({kind for kind in kinds if kind != "null"})
+            if len(mixed) > 1:
                 raise self._refuse(
-                    "ORDER BY of a UNION ALL by something else than a column of it",
-                    entry.expr.span,
-                    "a name or a position of the first SELECT",
+                    f"{' and '.join(mixed)} are mixed in one column of UNION ALL",
+                    text.find("UNION"),
+                    "a cast, so that the column is of one kind",
                 )
-            found.append(dataclasses.replace(entry, expr=Slot(f"c{index}")))
-        return tuple(found)
 
     # -- SELECT --------------------------------------------------------------------------------
 
@@ -219,14 +192,20 @@ class _Binder:
             having = lift.condition(self._having(query.having, scope, aliases, keys), "HAVING")
             if query.group_all:
                 self._require_plain_keys(having, keys)
-        order = tuple(self._order(entry, query, scope, aliases, lift) for entry in query.order)
+        order = of_select(
+            query,
+            aliases,
+            lambda e: lift.output(self._names.resolve(e, scope, aliases)),
+            self._refuse,
+        )
         if not lift.aggregates:
             raise self._refuse(
                 "there is no aggregate, so this would show which values exist",
                 items[0].span if items else None,
                 "the same with COUNT(*) in SELECT",
             )
-        self._guards.extend(typer.guards)
+        self._guards.extend([*typer.guards, *lift.guards])
+        self._kinds.append([lift.kind(output) for output, _ in outputs])
         self._sugar.extend(lift.sugar)
         select = BoundSelect(
             where, keys, sets, tuple(lift.aggregates), tuple(lift.groupings), outputs, having
@@ -323,7 +302,7 @@ class _Binder:
             raise self._refuse(
                 "a key of the grouping sets is written in two ways", at, "each key in one way"
             )
-        return tuple(keys), merged
+        return tuple(keys), tuple(sorted(merged, key=len, reverse=True))  # totals come last
 
     def _group(
         self, expr: Expr, items: Sequence[Expr], scope: Scope, aliases: Mapping[str, Expr]
@@ -332,62 +311,8 @@ class _Binder:
         if isinstance(expr, Param):
             expr = self._param(expr)
         if isinstance(expr, Const) and expr.kind == "integer":
-            found = items[self._position(expr, len(items), "GROUP BY")]
+            found = items[position(expr, len(items), "GROUP BY", self._refuse)]
         else:
             known = aliases if isinstance(expr, Ref) else {}
             found = self._names.resolve(expr, scope, known)
         return row(found, "GROUP BY", self._refuse)
-
-    def _position(self, at: Const, width: int, clause: str) -> int:
-        if not 1 <= int(at.text) <= width:
-            raise self._refuse(
-                f"{clause} {at.text}: there are {width} columns in SELECT",
-                at.span,
-                f"a position from 1 to {width}",
-            )
-        return int(at.text) - 1
-
-    # -- ORDER BY ------------------------------------------------------------------------------
-
-    def _order(
-        self,
-        entry: Order,
-        query: Select,
-        scope: Scope,
-        aliases: Mapping[str, Expr],
-        lift: Lift,
-    ) -> Order:
-        """An ORDER BY entry over slots; an alias goes before a column where it stands alone."""
-        match entry.expr:
-            case Star(columns=True, relation=""):
-                return entry
-            case Star():
-                raise self._refuse("ORDER BY *", entry.expr.span, "ORDER BY ALL")
-            case Const(kind="integer") as at:
-                index = self._position(at, len(query.items), "ORDER BY")
-                return dataclasses.replace(entry, expr=Slot(f"c{index}"))
-            case Const() as constant:
-                raise self._refuse(
-                    "ORDER BY of a constant", constant.span, "a column, an alias or a position"
-                )
-            case Ref(path=(name,)) if fold(name) in aliases:
-                index = max(
-                    i for i, (_, alias) in enumerate(query.items) if fold(alias) == fold(name)
-                )
-                return dataclasses.replace(entry, expr=Slot(f"c{index}"))
-            case expr:
-                resolved = self._names.resolve(expr, scope, aliases)
-                return dataclasses.replace(entry, expr=lift.output(resolved))
-
-
-def _selects(query: Query) -> list[Select]:
-    """The SELECTs of a UNION ALL, in order."""
-    return [query] if isinstance(query, Select) else [s for p in query.parts for s in _selects(p)]
-
-
-def _shown(query: Select) -> list[str]:
-    """The folded names by which the outputs of a SELECT can be meant."""
-    return [
-        fold(alias or (item.path[-1] if isinstance(item, Ref) else ""))
-        for item, alias in query.items
-    ]

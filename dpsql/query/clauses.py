@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dpsql.query.convert import Converter, unknown
-from dpsql.query.expr import Expr, Span
+from dpsql.query.expr import Expr, Param, Span
 from dpsql.query.literals import Node
 from dpsql.query.syntax import (
     Cte,
@@ -30,6 +30,11 @@ class Clauses:
 
     def __init__(self, text: Text) -> None:
         self._convert = Converter(text)
+
+    @property
+    def params(self) -> tuple[Param, ...]:
+        """The parameters of the queries converted so far, each once."""
+        return tuple(self._convert.params.values())
 
     def query(self, node: Node) -> Query:
         """The query of a node; a clause that is not known is named in `foreign`."""

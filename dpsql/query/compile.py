@@ -13,67 +13,23 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.domain import Domain
+from dpsql.query.estimators import Count, Estimator, Mean, Spread, Sum
 from dpsql.query.expr import Column, Const, Expr, Op, columns, conjuncts
 from dpsql.query.grid import Grid
 from dpsql.query.groups import Groups, group
 from dpsql.query.linear import MAX_WEIGHT, Block, Table, Term, Weight, Workload
+from dpsql.query.merge import merged
 from dpsql.query.predicate import ALWAYS, TRUE, And, Predicate, mentioned, truth
 from dpsql.query.statement import Aggregate, Bound, BoundSelect
 from dpsql.query.tree import Branch, Condition, Trees
 from dpsql.query.typing import Typer
 from dpsql.query.weights import whole
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """A number of rows: answer `weight` as it is."""
-
-    weight: int
-
-
-@dataclass(frozen=True, slots=True)
-class Sum:
-    """A sum: `unit` times the answer `weight`; `type` is DuckDB's."""
-
-    weight: int
-    unit: Fraction
-    type: str
-
-
-@dataclass(frozen=True, slots=True)
-class Mean:
-    """A mean in [lo, hi]: lo + (hi - lo) a / (a + b) of the answers `above` and `below`."""
-
-    above: int
-    below: int
-    lo: Fraction
-    hi: Fraction
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """A variance or deviation over [lo, hi], of the answers to the three parts of `_spread`.
-
-    With N, S, Q the rows, the sum and the sum of squares of t = (value - lo)/(hi - lo):
-    low = 4 k^2 (N - 2S + Q), middle = 15 k^2 (S - Q), high = 4 k^2 Q, where k = `steps`.
-    """
-
-    low: int
-    middle: int
-    high: int
-    lo: Fraction
-    hi: Fraction
-    steps: int
-    kind: str  # var_samp, var_pop, stddev_samp or stddev_pop
-
-
-Estimator: TypeAlias = Count | Sum | Mean | Spread
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,11 +64,29 @@ class Compiled:
         return sum(select.groups.size for select in self.selects)
 
 
+def unit_of(compiled: Compiled) -> tuple[Fraction, str]:
+    """What one unit of the workload's answers is: how much of something, and of what.
+
+    Rows, where a row adds at most 1; steps of a sum in the unit of its values; else units that
+    have no name, since a mean, a spread or unlike aggregates are measured on a scale of their own.
+    """
+    weights = [weight for block in compiled.workload.blocks for weight in block.weights]
+    if all(weight.largest <= 1 for weight in weights):
+        return Fraction(1), "rows"
+    listed = [estimator for select in compiled.selects for estimator in select.estimators]
+    units = {estimator.unit if isinstance(estimator, Sum) else None for estimator in listed}
+    unit = units.pop()
+    if not units and unit is not None and all(weight.factor == 1 for weight in weights):
+        return unit, "units of the sum"
+    return Fraction(1), "scaled units"
+
+
 def compile_bound(bound: Bound, grid: Grid, params: Sequence[Any] = ()) -> Compiled:
     """The workload of a statement. Raises Refused; reads public values only."""
-    names, types = grid.describe(bound, params)
-    compiler = _Compiler(bound, grid)
-    parts = [compiler.select(select) for select in bound.selects]
+    with bound.ask.text.nesting():
+        names, types = grid.describe(bound, params)
+        compiler = _Compiler(bound, grid)
+        parts = [compiler.select(select) for select in bound.selects]
     selects = [compiled for compiled, _, _ in parts]
     blocks = _balanced([(block, scales) for _, block, scales in parts])
     listed = sorted({name for select in bound.selects for name in _mentioned(select)})
@@ -192,7 +166,9 @@ class _Compiler:
         estimators = tuple(weights.estimator(a, self._dataset.column) for a in select.aggregates)
         where = kept[0] if len(kept) == 1 else And(tuple(kept)) if kept else ALWAYS
         block = Block(where, tuple(weights.listed), groups.groupings)
-        return CompiledSelect(select, estimators, groups), block, weights.scales
+        domain = self._grid.domain(sorted(_mentioned(select)))
+        block, scales, estimators = merged(domain, block, weights.scales, estimators)
+        return CompiledSelect(select, estimators, groups), block, scales
 
 
 class _Weights:

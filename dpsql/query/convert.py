@@ -26,7 +26,7 @@ from dpsql.query.expr import (
     Span,
     Star,
 )
-from dpsql.query.literals import Node, cast_type, constant
+from dpsql.query.literals import Node, cast_name, cast_type, constant
 from dpsql.query.text import Text
 
 _COMMON = {"class", "type", "alias", "query_location", "query_location_length"}
@@ -88,6 +88,7 @@ class Converter:
     def __init__(self, text: Text) -> None:
         self._text = text
         self._depth = 0
+        self.params: dict[str, Param] = {}
 
     def span(self, node: Node) -> Span | None:
         """The place of a node, or of the first thing inside it."""
@@ -117,6 +118,8 @@ class Converter:
         kind = node.get("class", "")
         span = self.span(node)
         convert = getattr(self, f"_{kind.lower()}", None) if kind in _CLASSES else None
+        if kind == "SUBQUERY" and node.get("subquery_type") == "ANY" and self._text.quantified():
+            return Foreign("a comparison with ANY or ALL", self._text.quantified())
         if convert is None:
             return Foreign(_NAMED_FOREIGN.get(kind, f"the construct {kind or 'unknown'}"), span)
         with self.nested(span):
@@ -211,7 +214,7 @@ class Converter:
             return Foreign("this form of CAST", span)
         name = cast_type(node)
         if name is None:
-            return Foreign("a cast to this type", span)
+            return Foreign(f"a cast to {cast_name(node)}", span)
         child = self.expr(node["child"])
         inner = getattr(child, "span", None)
         if span is not None and inner is not None:  # `x::INT` is placed at its type
@@ -225,7 +228,10 @@ class Converter:
     def _parameter(self, node: Node, span: Span | None) -> Expr:
         if unknown(node, *_COMMON, "identifier"):
             return Foreign("this form of a parameter", span)
-        return Param(str(node["identifier"]), span)
+        name = str(node["identifier"])
+        found = Param(name, span or self._text.parameter(name))
+        self.params.setdefault(found.name, found)
+        return found
 
     def _star(self, node: Node, span: Span | None) -> Expr:
         if unknown(node, *_COMMON, "relation_name", "columns"):

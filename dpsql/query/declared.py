@@ -46,12 +46,7 @@ def require_value(column: Column, declared: Declared, literal: Expr, refuse: Ref
     if found is None or declared.kind is Kind.BOOLEAN:
         return
     if declared.kind is Kind.DATE and isinstance(found, str):
-        try:
-            found = datetime.date.fromisoformat(found)
-        except ValueError:
-            raise refuse(
-                f"{found!r} is no date", literal.span, "a date as in '2025-01-31'"
-            ) from None
+        found = datetime.datetime.fromisoformat(found)  # `require_date` has seen it
     if declared.code(found) is not None:
         return
     nearest = ", ".join(sql(point) for point in declared.nearest(found))
@@ -60,6 +55,17 @@ def require_value(column: Column, declared: Declared, literal: Expr, refuse: Ref
         literal.span,
         f"a declared value; the nearest are {nearest}",
     )
+
+
+def require_date(expr: Expr, refuse: Refuse) -> None:
+    """Refuse a quoted text among dates that is neither a date nor a time of one."""
+    if isinstance(expr, Const) and expr.kind == "text":
+        try:
+            datetime.datetime.fromisoformat(expr.text)
+        except ValueError:
+            raise refuse(
+                f"{sql(expr.text)} is no date", expr.span, "a date as in '2025-01-31'"
+            ) from None
 
 
 def require_edge(

@@ -119,6 +119,11 @@ class Empty:
                 connection.execute(f"CREATE OR REPLACE TABLE {name} AS {query}")
             self._made.add(name)
 
+    def declare(self, name: str, fields: str) -> None:
+        """Make the empty table `name` with these columns. Raises EmptyError."""
+        with self._making, _own_errors():
+            self._connection.execute(f"CREATE TABLE {name} ({fields})")
+
     def hold(self, owner: object, name: str) -> None:
         """Keep the table `name` as long as `owner` lives, or another that holds it."""
         with self._making:
@@ -170,10 +175,12 @@ class Empty:
     def describe(
         self, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()
     ) -> tuple[list[str], list[str]]:
-        """Names and types of the columns that a query would have. Raises EmptyError."""
-        with _own_errors():
-            described = self._connection.execute(sql, params or None).description or ()
-        return [column[0] for column in described], [str(column[1]) for column in described]
+        """Names and types of the columns that a query would have; it is not run.
+
+        Raises EmptyError.
+        """
+        listed = self.rows(f"DESCRIBE {sql}", params)
+        return [row[0] for row in listed], [row[1] for row in listed]
 
 
 @contextlib.contextmanager

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from dpsql.query.keywords import RESERVED
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -248,7 +250,19 @@ def quote(name: str) -> str:
 
 def written(name: str) -> str:
     """A name as a person writes it: with quotes only where it needs them."""
-    return name if re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", name) else quote(name)
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", name) and fold(name) not in RESERVED
+    return name if plain else quote(name)
+
+
+def shown(expr: Expr) -> str:
+    """A column or a literal as a person writes it; dots for anything longer."""
+    match expr:
+        case Column(name=name):
+            return written(name)
+        case Const():
+            return render(expr)
+        case _:
+            return "..."
 
 
 def text_literal(value: str) -> str:

@@ -22,6 +22,12 @@ def explain(exprs: Sequence[Expr], fails: Fails, example: Example, refuse: Refus
             continue
         lenient = "TRY_CAST" if isinstance(part, Cast) else "TRY"
         what = "this cast" if isinstance(part, Cast) else "this expression"
+        if isinstance(part, Call) and part.name.startswith("regexp"):
+            return refuse(
+                f"the pattern of {shown(part.name)} is no regular expression",
+                part.args[1].span or part.span,
+                "a pattern in the syntax of RE2, e.g. '^a.*b$'",
+            )
         if isinstance(part, Call) and part.name in SIGNATURES:
             what = shown(part.name) if part.name[0].isalpha() else f"the operator {part.name}"
         return refuse(

@@ -25,7 +25,8 @@ from dpsql.query.syntax import Order
 class Values:
     """The released values of one aggregate, one a group; `null` marks those withheld.
 
-    `type` is DuckDB's: BIGINT and HUGEINT hold integers, DOUBLE floats, DECIMAL decimals.
+    `type` is DuckDB's: BIGINT and HUGEINT hold integers, DOUBLE floats; DECIMAL, and HUGEINT that
+    64 bits do not hold, are texts.
     """
 
     type: str
@@ -37,6 +38,8 @@ class Values:
         found: list[Any] = self.values.tolist()
         if self.type.startswith("DECIMAL"):
             found = [decimal.Decimal(text) for text in found]
+        elif self.type == "HUGEINT":
+            found = [int(number) for number in found]
         if self.null is None:
             return found
         return [None if out else value for value, out in zip(found, self.null, strict=True)]

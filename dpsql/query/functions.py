@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from dpsql.query.expr import Call, Column, Span, walk, written
+from dpsql.query.keywords import DIALECTS
 
 _SIGNATURES = """
 + n>n nn>n di>d id>d dn>d nd>d ii>i
@@ -188,6 +189,8 @@ AGGREGATES = {
     "stddev_pop": "stddev_pop",
 }
 
+USERS = frozenset({"current_user", "session_user", "user"})  # asked without FROM alone
+SESSION = USERS | {"version", "current_database", "current_catalog", "current_schema"}
 _QUANTILE = "a quantile by counts, e.g. SELECT {c}, COUNT(*) FROM ... GROUP BY {c}"
 _COUNTS = "counts of the values, e.g. SELECT {c}, COUNT(*) FROM ... GROUP BY {c}"
 _COLUMNS = "an expression of declared columns"
@@ -239,8 +242,10 @@ REFUSED_FUNCTIONS: dict[str, tuple[str, str]] = {
         ("depends on the clock", "the date as a literal, e.g. DATE '2025-01-31'"),
     ),
     **dict.fromkeys(
-        ["current_user", "current_schema", "current_database", "current_setting", "session_user",
-         "user", "txid_current", "current_query", "current_catalog", "version", "getvariable",
+        SESSION, ("depends on the engine's session", "it in a SELECT of its own, without FROM")
+    ),
+    **dict.fromkeys(
+        ["current_setting", "txid_current", "current_query", "getvariable",
          "current_connection_id", "current_transaction_id", "current_query_id"],
         ("depends on the engine's session", _COLUMNS),
     ),
@@ -257,18 +262,6 @@ REFUSED_FUNCTIONS: dict[str, tuple[str, str]] = {
     "error": ("raises an error on chosen values", "a condition in WHERE"),
     "stats": ("shows the engine's statistics of the data", "COUNT(*) with a condition"),
 }  # fmt: skip
-
-
-def arities(forms: tuple[tuple[str, str], ...]) -> str:
-    """How many arguments a function takes, in words."""
-    counts: set[str] = set()
-    for args, _ in forms:
-        required = sum(1 for c, after in pairwise(args + " ") if c in KINDS and after not in "?*")
-        optional = args.count("?")
-        more = "*" in args
-        counts.add(f"{required} or more" if more else f"{required}")
-        counts.update(str(required + extra) for extra in range(1, optional + 1))
-    return " or ".join(sorted(counts))
 
 
 def match(args: str, kinds: tuple[str, ...]) -> bool:
@@ -302,6 +295,8 @@ def refused(call: Call) -> tuple[str, Span | None, str]:
         reason, hint = "is an aggregate, which cannot stand here", "it in SELECT or HAVING"
     elif name in REFUSED_FUNCTIONS:
         reason, hint = refused_name(name, next((written(c.name) for c in _columns(call)), "c"))
+    elif name in DIALECTS:
+        reason, hint = "is of another dialect", DIALECTS[name]
     else:
         near = difflib.get_close_matches(name, [*SIGNATURES, *AGGREGATES], 1, 0.75)
         reason = "is not among the functions that are answered"
@@ -326,6 +321,13 @@ def forms(name: str) -> str:
     """What a function takes, in words."""
     listed = []
     for args, _ in SIGNATURES[name]:
-        kinds = [KINDS[c] for c in args if c in KINDS]
-        listed.append("(" + ", ".join(kinds) + ")")
+        shown_ = ""
+        for char, after in pairwise(args + " "):
+            if char in KINDS:
+                kind = KINDS[char] if KINDS[char] != "any" else "values of one kind"
+                part = f", {kind}" if shown_ else kind
+                shown_ += (
+                    f"[{part}]" if after == "?" else f"[{part}, ...]" if after == "*" else part
+                )
+        listed.append(f"({shown_})")
     return " or ".join(listed)

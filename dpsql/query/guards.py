@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dpsql.query.expr import Call, Case, Compare, Const, Expr, Span
+from dpsql.query.expr import Call, Case, Compare, Const, Expr, Span, columns
 from dpsql.query.functions import shown
 
 DIVISIONS = frozenset({"/", "//", "%", "mod"})
@@ -27,18 +27,19 @@ class Guard:
 def guards(call: Call) -> Iterator[Guard]:
     """The guards of a call: no divisor is 0, no root or logarithm is out of range."""
     name = shown(call.name)
+    where = " for some declared value" if columns(call) else ""
     if call.name in DIVISIONS:
         divisor = call.args[1]
         yield Guard(
             Compare("=", divisor, _ZERO),
-            f"the divisor of {name} is 0 for some declared value",
+            f"the divisor of {name} is 0{where}",
             "NULLIF(..., 0) around the divisor",
             getattr(divisor, "span", None) or call.span,
         )
     if call.name == "sqrt":
         yield Guard(
             Compare("<", call.args[0], _ZERO),
-            f"{name} of a negative number for some declared value",
+            f"{name} of a negative number{where}",
             "sqrt(greatest(..., 0))",
             call.span,
         )
@@ -46,7 +47,7 @@ def guards(call: Call) -> Iterator[Guard]:
         for arg in call.args:
             yield Guard(
                 Compare("<=", arg, _ZERO),
-                f"{name} of a number that is not positive for some declared value",
+                f"{name} of a number that is not positive{where}",
                 f"{call.name}(NULLIF(greatest(..., 0), 0))",
                 call.span,
             )

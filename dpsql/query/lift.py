@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dpsql.query import functions
 from dpsql.query.declared import Refuse
 from dpsql.query.expr import Call, Column, Expr, Op, Slot, Span, Star, rebuild, walk, written
+from dpsql.query.guards import Guard
 from dpsql.query.statement import Aggregate
 from dpsql.query.typing import NUMBER, Type, Typer, column_type
 
@@ -22,6 +23,11 @@ class Lift:
         self.groupings: list[tuple[int, ...]] = []
         self.sugar: list[Span] = []
 
+    @property
+    def guards(self) -> list[Guard]:
+        """What must not hold of the literals of outputs."""
+        return self._after.guards
+
     def output(self, expr: Expr) -> Expr:
         """`expr` over slots. Raises Refused for a column that is neither key nor aggregated."""
         lifted = self._lift(expr)
@@ -30,6 +36,10 @@ class Lift:
                 "a row in one column", expr.span, "its parts as columns of their own"
             )
         return lifted
+
+    def kind(self, lifted: Expr) -> str:
+        """The kind of an expression over slots."""
+        return self._after.of(lifted).kind
 
     def condition(self, expr: Expr, clause: str) -> Expr:
         """A condition over slots."""

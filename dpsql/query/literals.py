@@ -97,6 +97,12 @@ def _integer(text: str, span: Span | None) -> Const:
     return Const("double", f"{float(text)!r}", span) if wide else Const("integer", text, span)
 
 
+def cast_name(node: Node) -> str:
+    """The type of a cast as the analyst calls it, for a message."""
+    named = node.get("type_expr", {}).get("type_name") or node.get("cast_type", {}).get("id", "")
+    return str(named).upper() or "this type"
+
+
 def cast_type(node: Node) -> str | None:
     """The type of a cast as DuckDB's SQL writes it, or None outside the types we know."""
     if "type_expr" in node:  # DuckDB 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,10 +19,12 @@ from dpsql.query.expr import (
     fold,
     rebuild,
     size,
+    text_literal,
     walk,
     written,
 )
-from dpsql.query.functions import AGGREGATES, REFUSED_FUNCTIONS, refused, refused_name
+from dpsql.query.functions import AGGREGATES, REFUSED_FUNCTIONS, SIGNATURES, refused, refused_name
+from dpsql.query.keywords import DIALECTS
 
 if TYPE_CHECKING:
     from dpsql.query.scope import Scope
@@ -52,6 +55,8 @@ class Names:
                 return self._param(expr)
             case Foreign():
                 return expr
+            case Call(name=name) if name in DIALECTS and name not in SIGNATURES:
+                raise self._refuse(*refused(expr))
             case _:
                 self._left -= 1
                 return rebuild(expr, lambda part: self.resolve(part, scope, aliases))
@@ -97,7 +102,7 @@ class Names:
             meaning = found[1]
             # the place of the name, so that a later refusal points at what the analyst wrote
             return Column(meaning.name, ref.span) if isinstance(meaning, Column) else meaning
-        if not path and name.lower() in REFUSED_FUNCTIONS:  # current_user, current_date, ...
+        if not path and name.lower() in _BARE and name.lower() in REFUSED_FUNCTIONS:
             reason, hint = refused_name(name.lower(), "c")
             raise self._refuse(f"{name.upper()} {reason}", ref.span, hint)
         known = [shown for shown, _ in scope.names.values()]
@@ -105,6 +110,8 @@ class Names:
         near = difflib.get_close_matches(name.lower(), choices, 1, 0.7)
         listed = ", ".join(map(written, known[:12])) + (", ..." if len(known) > 12 else "")
         hint = written(choices[near[0]]) if near else f"a declared column: {listed}"
+        if not path and not near and not re.fullmatch(r"\w+", name, re.ASCII):
+            hint += f"; if it is a text, {text_literal(name)} in single quotes"
         raise self._refuse(f"there is no column {name!r}", ref.span, hint)
 
     def qualifier(self, name: str, scope: Scope, span: Span | None) -> None:
@@ -118,6 +125,10 @@ class Names:
             )
 
 
+_BARE = frozenset({
+    "current_user", "session_user", "user", "current_catalog", "current_schema", "current_database",
+    "current_date", "current_localtime", "current_localtimestamp",
+})  # fmt: skip
 _ROW_HINTS = {
     "WHERE": "the condition in HAVING, or in FILTER (WHERE ...)",
     "GROUP BY": "a column, or an expression of columns",

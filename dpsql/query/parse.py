@@ -10,11 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from dpsql.query.broken import syntax
 from dpsql.query.clauses import Clauses
 from dpsql.query.empty import EmptyError, shared
-from dpsql.query.expr import Span
+from dpsql.query.expr import Param, Span
 from dpsql.query.syntax import Query
 from dpsql.query.text import Text, Token
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """`name = value` of an OPTIONS clause; the name in lower case."""
+
+    name: str
+    value: str
+    span: Span = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +34,8 @@ class Ask:
     query: Query
     text: Text
     sql: str
-    options: tuple[tuple[str, str], ...] = ()
+    options: tuple[Option, ...] = ()
+    params: tuple[Param, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,13 @@ class Set:
 Statement: TypeAlias = Ask | Explain | Describe | Show | Set
 
 _READ_ONLY = "a SELECT that counts or averages"
+_FREE = "SHOW TABLES, DESCRIBE name, SHOW BUDGET, SHOW ALL or SHOW setting"
+_HINTS = {
+    **dict.fromkeys(["PRAGMA", "CALL"], f"{_FREE}, which are free"),
+    **dict.fromkeys(["SUMMARIZE", "TABLE"], "DESCRIBE name, or SELECT column, COUNT(*) ..."),
+    **dict.fromkeys(["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT"],
+                    "nothing: every statement stands alone, and what is charged stays charged"),
+}  # fmt: skip
 _REFUSED = {
     **dict.fromkeys(["INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "UPSERT"], "changes data"),
     **dict.fromkeys(["CREATE", "DROP", "ALTER", "COMMENT"], "changes the catalogue"),
@@ -79,12 +97,27 @@ _REFUSED = {
 def parse(sql: str) -> Statement:
     """The statement that a text holds. Raises Refused, with the place, for anything else."""
     text = Text(sql)
+    with text.nesting():
+        return _statement(text)
+
+
+def _statement(text: Text) -> Statement:
     found = _strip(text)
     head = found[0].word
     if head == "EXPLAIN":
-        if len(found) > 1 and found[1].word in ("ANALYZE", "("):
+        query = len(found) > 2 and found[2].word in ("SELECT", "FROM", "WITH", "VALUES", "(")
+        if len(found) > 1 and found[1].text == "(" and not query:
+            end = next((t for t in found[2:] if t.text == ")"), found[-1])
             raise text.refusal(
-                "EXPLAIN ANALYZE would run the statement on the data",
+                "EXPLAIN takes no options",
+                Span(found[1].start, end.end),
+                "EXPLAIN SELECT ...; as JSON: dpsql explain --format json",
+            )
+        if len(found) > 1 and found[1].word in ("ANALYZE", "ANALYSE", "VERBOSE"):
+            raise text.refusal(
+                f"EXPLAIN {found[1].word} would run the statement on the data"
+                if found[1].word != "VERBOSE"
+                else "EXPLAIN takes no options",
                 _span(found[1]),
                 "EXPLAIN SELECT ..., which shows the plan and its price",
             )
@@ -101,15 +134,18 @@ def parse(sql: str) -> Statement:
 
 
 def _strip(text: Text) -> list[Token]:
-    """The tokens of the one statement in a text, without semicolons at its end."""
+    """The tokens of the one statement in a text, without semicolons about it."""
     found = text.tokens
     while found and found[-1].text == ";":
         found = found[:-1]
+    while found and found[0].text == ";":
+        found = found[1:]
     if not found:
-        raise text.refusal("there is no statement", hint="SELECT COUNT(*) FROM ...")
+        what = "only a comment" if text.sql.strip(" \t\r\n;") else "the text is empty"
+        raise text.refusal(f"there is no statement: {what}", hint="SELECT COUNT(*) FROM ...")
     for index, token in enumerate(found):
         if token.text == ";" and token.kind == "operator":
-            after = found[index + 1]
+            after = next(other for other in found[index:] if other.text != ";")
             raise text.refusal(
                 "several statements where one is expected",
                 Span(after.start, found[-1].end),
@@ -127,7 +163,9 @@ def _ask(text: Text, found: list[Token]) -> Ask:
     first, last = found[0], found[-1]
     reason = _REFUSED.get(first.word)
     if reason is not None and first.text[:1] not in "\"'":
-        raise text.refusal(f"{first.word} {reason}", _span(first), _READ_ONLY)
+        raise text.refusal(
+            f"{first.word} {reason}", _span(first), _HINTS.get(first.word, _READ_ONLY)
+        )
     sql = " " * first.start + text.sql[first.start : last.end]
     options, cut = _options(text, found)
     if cut is not None:
@@ -135,68 +173,20 @@ def _ask(text: Text, found: list[Token]) -> Ask:
     try:
         nodes = shared().parse(sql)
     except EmptyError as error:
-        raise _syntax(text, found, error) from None
+        raise syntax(text, found, error, _READ_ONLY) from None
     if len(nodes) != 1:
         raise text.refusal("this is not one SELECT", _span(first), _READ_ONLY)
     try:
-        query = Clauses(text).query(nodes[0])
+        clauses = Clauses(text)
+        query = clauses.query(nodes[0])
     except (LookupError, TypeError, AttributeError):
         raise text.refusal(
             "a statement in a form that is not known", _span(first), "the same in plainer SQL"
         ) from None
-    return Ask(query, text, sql, options)
+    return Ask(query, text, sql, options, clauses.params)
 
 
-def _syntax(text: Text, found: list[Token], error: EmptyError) -> Exception:
-    """A refusal for a text that DuckDB's parser does not read, in words of ours."""
-    if error.kind == "not implemented":
-        return text.refusal(
-            f"{found[0].word} is not a query that can be answered", _span(found[0]), _READ_ONLY
-        )
-    last = found[-1]
-    opened = text.open_quote()
-    if opened is not None:
-        quote = text.sql[opened.start]
-        what = "text" if quote == "'" else "name"
-        return text.refusal(
-            f"a quoted {what} that does not end",
-            opened,
-            f"the closing quote ({quote}) after the {what}",
-        )
-    words = [token.word for token in found]
-    if "TOP" in words:
-        at = found[words.index("TOP")]
-        return text.refusal("TOP is of another dialect", _span(at), "LIMIT n at the end")
-    if "FOR" in words and words[-1] in ("UPDATE", "SHARE", "NOWAIT", "LOCKED"):
-        at = found[words.index("FOR")]
-        return text.refusal(
-            "a locking clause (FOR UPDATE, FOR SHARE)",
-            Span(at.start, last.end),
-            "the same SELECT without it",
-        )
-    if error.position is None and {"CUBE", "ROLLUP"} & set(words):
-        return text.refusal(
-            "more grouping sets than DuckDB reads",
-            text.find("CUBE", "ROLLUP"),
-            "fewer columns in CUBE or ROLLUP",
-        )
-    if error.position is None:
-        return text.refusal(
-            "the statement is nested too deeply, or in a form that cannot be read",
-            Span(found[0].start, last.end),
-            "a flatter statement, with fewer parentheses and CASEs inside each other",
-        )
-    place = text.place(error.position, None)
-    at_end = place.start >= last.end
-    after = f"after {last.text!r}" if at_end else f"near {text.sql[place.start : place.end]!r}"
-    return text.refusal(
-        f"a syntax error {after}: DuckDB's SQL does not allow this here",
-        place,
-        "a SELECT in DuckDB's SQL; check commas, parentheses and keywords near the mark",
-    )
-
-
-def _options(text: Text, found: list[Token]) -> tuple[tuple[tuple[str, str], ...], Span | None]:
+def _options(text: Text, found: list[Token]) -> tuple[tuple[Option, ...], Span | None]:
     """What `SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (name = value, ...)` says, and its place."""
     words = [token.word for token in found[:5]]
     if words[1:3] != ["WITH", "DIFFERENTIAL_PRIVACY"]:
@@ -206,7 +196,7 @@ def _options(text: Text, found: list[Token]) -> tuple[tuple[tuple[str, str], ...
     form = "OPTIONS (epsilon = 0.1, ...)"
     if words[4:5] != ["("]:
         raise text.refusal("OPTIONS without its list", _span(found[3]), form)
-    pairs: list[tuple[str, str]] = []
+    listed: list[Option] = []
     at = 5
     while True:
         part = found[at : at + 4]
@@ -216,10 +206,17 @@ def _options(text: Text, found: list[Token]) -> tuple[tuple[tuple[str, str], ...
                 _span(found[min(at, len(found) - 1)]),
                 form,
             )
-        pairs.append((part[0].text.lower(), _unquote(part[2])))
+        option = Option(
+            _unquote(part[0]).lower(), _unquote(part[2]), Span(part[0].start, part[2].end)
+        )
+        if any(other.name == option.name for other in listed):
+            raise text.refusal(
+                f"{option.name} is given twice in OPTIONS", option.span, "each setting once"
+            )
+        listed.append(option)
         at += 4
         if part[3].text == ")":
-            return tuple(pairs), Span(found[1].start, part[3].end)
+            return tuple(listed), Span(found[1].start, part[3].end)
 
 
 def _unquote(token: Token) -> str:
@@ -229,15 +226,19 @@ def _unquote(token: Token) -> str:
     return token.text
 
 
-def _describe(text: Text, found: list[Token]) -> Describe:
+def _describe(text: Text, found: list[Token]) -> Describe | Show:
     words = found[1:]
-    if words and words[0].word == "TABLE":
+    if not words:
+        return Show("tables")
+    if words[0].word == "TABLE" and len(words) > 1:
         words = words[1:]
     if len(words) == 3 and words[1].text == "." and words[0].word == "MAIN":
         words = words[2:]
     if len(words) != 1 or words[0].kind not in ("identifier", "keyword", "string_const"):
         raise text.refusal(
-            "DESCRIBE of something other than a dataset", _span(found[-1]), "DESCRIBE name"
+            "DESCRIBE of something other than a dataset",
+            Span(words[0].start, words[-1].end),
+            "DESCRIBE name; or the query with LIMIT 0, which is free and has the columns",
         )
     return Describe(_unquote(words[0]), _span(words[0]))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dpsql.errors import Refused
-from dpsql.query.expr import Column, Expr, Ref, Span, Star, fold
+from dpsql.query.expr import Column, Expr, Ref, Span, Star, fold, written
 from dpsql.query.names import Names, row
 from dpsql.query.syntax import Cte, Derived, ForeignSource, Query, Select, Source, Table
 from dpsql.query.text import Text
@@ -51,6 +51,10 @@ class Sources:
     def __init__(self, datasets: Mapping[str, Dataset], text: Text, names: Names) -> None:
         self._datasets, self._text, self._names = datasets, text, names
 
+    def known(self, name: str) -> bool:
+        """Whether a dataset has this name, whatever the case of its letters."""
+        return fold(name) in map(fold, self._datasets)
+
     def ctes(self, ctes: tuple[Cte, ...], outer: Ctes) -> Ctes:
         """The common table expressions in force; each is checked, used or not."""
         found = dict(outer)
@@ -84,7 +88,7 @@ class Sources:
         return self._text.refusal(reason, span, hint)
 
     def _listed(self) -> str:
-        return ", ".join(sorted(self._datasets)) or "(no dataset is declared)"
+        return ", ".join(map(written, sorted(self._datasets))) or "(no dataset is declared)"
 
     def _dataset(self, path: tuple[str, ...], span: Span | None) -> Scope:
         name = path[-1]
@@ -94,7 +98,7 @@ class Sources:
             found = alike[0] if len(alike) == 1 else None
         if found is None or (len(path) > 1 and [fold(p) for p in path[:-1]] != ["main"]):
             near = difflib.get_close_matches(name.lower(), self._datasets, 1, 0.6)
-            hint = f"FROM {near[0]}" if near else f"FROM one of: {self._listed()}"
+            hint = f"FROM {written(near[0])}" if near else f"FROM one of: {self._listed()}"
             raise self._refuse(f"there is no dataset {'.'.join(path)!r}", span, hint)
         fields = tuple((c.name, Column(c.name)) for c in found.columns)
         return Scope(found, fields, frozenset({fold(name)}))

@@ -58,8 +58,12 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A query that tells only the schema: no FROM, LIMIT 0, or a condition that is never true."""
+    """A query that tells only the schema: no FROM, LIMIT 0, or a condition that is never true.
+
+    `of` is "view" for a query over a view of the catalogue, "session" for one about the session.
+    """
 
     dataset: Dataset | None
     empty: bool
     ask: Ask
+    of: str = ""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
+import itertools
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -13,6 +16,25 @@ from dpsql.query.empty import tokens
 from dpsql.query.expr import Span
 
 MAX_LENGTH = 16_384  # characters of a statement
+_TEXT_QUOTE = "the plain quote ' around a text, and \" around a name"
+LOOKALIKES = {  # what word processors make of the signs of SQL, and what to write
+    **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\xb4", _TEXT_QUOTE),
+    **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\xab\xbb\uff02\uff07", _TEXT_QUOTE),
+    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "the plain minus: -"),
+    **dict.fromkeys("\uff08\uff09", "plain parentheses: ( )"),
+    "\uff0c": "the plain comma: ,",
+    "\uff1b": "the plain semicolon: ;",
+    "\uff0a": "the plain asterisk: *",
+    "\uff1d": "the plain sign: =",
+    "\uff1c": "the plain sign: <",
+    "\uff1e": "the plain sign: >",
+    "\u2264": "two signs: <=",
+    "\u2265": "two signs: >=",
+    "\u2260": "two signs: <>",
+    "\xd7": "the plain asterisk: *",
+    "\xf7": "the plain slash: /",
+}
+_NAMED = {"\ufeff": "a byte order mark, BOM"}
 _MARK = re.compile(r"--|/\*|'|\"")
 
 
@@ -62,6 +84,7 @@ class Text:
             if kind != "comment":
                 text = _without_comments(text)
                 self.tokens.append(Token(kind, text, start, start + len(text)))
+        self._starts = [token.start for token in self.tokens]
         self._check_characters()
 
     def _char(self, offset: int) -> int:
@@ -75,7 +98,7 @@ class Text:
         first = self._char(start)
         if length is not None:
             return Span(first, self._char(start + length))
-        index = bisect.bisect_right([token.start for token in self.tokens], first) - 1
+        index = bisect.bisect_right(self._starts, first) - 1
         if index < 0:
             return Span(first, first + 1)
         token = self.tokens[index]
@@ -87,7 +110,7 @@ class Text:
     def _closing(self, index: int) -> int | None:
         """The end of the parenthesis that opens at token `index`."""
         depth = 0
-        for token in self.tokens[index:]:
+        for token in itertools.islice(self.tokens, index, None):
             depth += {"(": 1, ")": -1}.get(token.text, 0)
             if depth == 0:
                 return token.end
@@ -98,6 +121,26 @@ class Text:
         for token in self.tokens:
             if token.word in words:
                 return Span(token.start, token.end)
+        return None
+
+    def parameter(self, name: str) -> Span | None:
+        """The n-th `?`, for the parameter called n (DuckDB 1 does not place them)."""
+        marks = [token for token in self.tokens if token.text == "?"]
+        if not name.isdigit() or not 0 < int(name) <= len(marks):
+            return None
+        mark = marks[int(name) - 1]
+        return Span(mark.start, mark.end)
+
+    def quantified(self) -> Span | None:
+        """The first ANY, SOME or ALL that follows a comparison, with what it is compared with."""
+        for index, token in enumerate(self.tokens[1:-1], 1):
+            after = self.tokens[index - 1].text[-1:] in ("=", "<", ">")
+            if (
+                after
+                and token.word in ("ANY", "SOME", "ALL")
+                and self.tokens[index + 1].text == "("
+            ):
+                return Span(token.start, self._closing(index + 1) or token.end)
         return None
 
     def inside(self, span: Span) -> Span:
@@ -139,6 +182,30 @@ class Text:
                 return None
         return None
 
+    def unmatched(self) -> Span | None:
+        """A parenthesis without its other half."""
+        opened: list[Token] = []
+        for token in self.tokens:
+            if token.text == "(":
+                opened.append(token)
+            elif token.text == ")" and not opened:
+                return Span(token.start, token.end)
+            elif token.text == ")":
+                opened.pop()
+        return Span(opened[-1].start, opened[-1].end) if opened else None
+
+    @contextlib.contextmanager
+    def nesting(self) -> Iterator[None]:
+        """Refuses a statement that is nested more deeply than Python's stack has room for."""
+        try:
+            yield
+        except RecursionError:
+            raise self.refusal(
+                "the statement is nested too deeply",
+                None,
+                "a flatter statement, with fewer parentheses and CASEs inside each other",
+            ) from None
+
     def refusal(self, reason: str, span: Span | None = None, hint: str = "") -> Refused:
         """A refusal that quotes this text."""
         start, end = (None, None) if span is None else (span.start, span.end)
@@ -151,17 +218,23 @@ class Text:
         quoted = [(t.start, t.end) for t in self.tokens if t.text[:1] in ("'", '"', "$")]
         starts = [start for start, _ in quoted]
         for index, char in enumerate(self.sql):
-            if char in " \n\r\t" or (char.isprintable() and not char.isspace()):
+            meant = LOOKALIKES.get(char)
+            visible = char.isprintable() and not char.isspace()
+            if char in " \n\r\t" or (visible and meant is None):
                 continue
             at = bisect.bisect_right(starts, index) - 1
-            if at >= 0 and index < quoted[at][1]:
+            if (at >= 0 and index < quoted[at][1]) or (visible and self._commented(index)):
                 continue
-            name = unicodedata.name(char, f"U+{ord(char):04X}").lower()
-            raise self.refusal(
-                f"an invisible character ({name})",
-                Span(index, index + 1),
-                "the same statement with plain blanks",
-            )
+            name = _NAMED.get(char) or unicodedata.name(char, f"U+{ord(char):04X}").lower()
+            if meant is None:
+                gap = "a plain blank in its place" if char.isspace() else "the statement without it"
+                raise self.refusal(f"an invisible character ({name})", Span(index, index + 1), gap)
+            raise self.refusal(f"{char} ({name}) is no sign of SQL", Span(index, index + 1), meant)
+
+    def _commented(self, index: int) -> bool:
+        """Whether a character stands outside all tokens: in a comment."""
+        at = bisect.bisect_right(self._starts, index) - 1
+        return at < 0 or index >= self.tokens[at].end
 
 
 def _without_comments(text: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dpsql.query import functions
-from dpsql.query.declared import Refuse, binned, require_edge, require_value
+from dpsql.query.declared import Refuse, binned, require_date, require_edge, require_value
 from dpsql.query.expr import (
     Between,
     Call,
@@ -29,6 +29,8 @@ from dpsql.query.expr import (
     Slot,
     Span,
     Star,
+    shown,
+    walk,
 )
 from dpsql.query.guards import Guard, guards
 from dpsql.schema import Column as Declared
@@ -64,7 +66,7 @@ class Typer:
     """Finds the kind of an expression over the columns of one dataset, or refuses it.
 
     `slots` are the kinds of released values: an expression over those stands after the noise, so
-    nothing in it has to be guarded.
+    that its literals alone are guarded.
     """
 
     def __init__(
@@ -149,7 +151,7 @@ class Typer:
             raise self._refuse(
                 f"{where} must be true or false, and this is a {found.kind}",
                 expr.span,
-                "a comparison, e.g. <> 0",
+                f"a comparison, e.g. {_COMPARED.get(found.kind, 'IS NOT NULL')}",
             )
 
     def _same(self, parts: tuple[Expr, ...], where: str, span: Span | None) -> Type:
@@ -174,6 +176,8 @@ class Typer:
                 f"{where} puts rows of different lengths together", span, "rows of equal length"
             )
         if dates:
+            for part in parts:
+                require_date(part, self._refuse)
             return DATE
         return Type(known[0].kind, max(t.length for t in known), known[0].parts)
 
@@ -256,7 +260,8 @@ class Typer:
         raise self._refuse(
             f"{functions.shown(name)} does not take ({given})",
             expr.span,
-            f"a cast, e.g. CAST(... AS INTEGER): it takes {functions.forms(name)}",
+            _with_casts(expr, kinds)
+            or f"{functions.shown(name)} of {functions.forms(name)}, by a CAST where need be",
         )
 
     def _check_call(self, expr: Call, types: tuple[Type, ...]) -> None:
@@ -270,8 +275,10 @@ class Typer:
             raise self._refuse(
                 "levenshtein() of long texts", expr.span, f"texts of {MAX_TEXT**0.5:.0f} characters"
             )
-        if self._slots is None:
-            self.guards.extend(guards(expr))
+        found = guards(expr)
+        if self._slots is not None:  # what is released is guarded by TRY; literals are known now
+            found = (g for g in found if not any(isinstance(p, Slot) for p in walk(g.condition)))
+        self.guards.extend(found)
 
     def _length(self, expr: Call, types: tuple[Type, ...]) -> int:
         """A bound on the characters of a text value. Raises Refused above MAX_TEXT."""
@@ -300,6 +307,7 @@ class Typer:
         return bound
 
 
+_COMPARED = {"number": "<> 0", "text": "= 'x'", "date": ">= '2025-01-31'"}
 _MIRROR = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
@@ -312,16 +320,40 @@ def column_type(column: Declared) -> Type:
     return Type(_KIND[column.kind])
 
 
+_TRUTHS = frozenset({"true", "false"})
+
+
 def _cast_hint(part: Expr, kind: str) -> str:
     """How to make `part` a value of another kind."""
     name = {"number": "INTEGER", "text": "VARCHAR", "boolean": "BOOLEAN", "date": "DATE"}.get(kind)
     match part:
         case Const(kind="text", text=text) if kind == "number":
             return f"{text}, without quotes" if _is_number(text) else "a number, e.g. 30"
+        case Const(kind="text", text=text) if kind == "boolean" and text.lower() in _TRUTHS:
+            return f"{text.upper()}, without quotes"
+        case Const(kind="integer", text="1" | "0" as text) if kind == "boolean":
+            return "TRUE" if text == "1" else "FALSE"
+        case Call(name="-", args=(_, Const())) if kind == "date":
+            return "the date in quotes, e.g. '2025-01-31'"
         case Const(kind="integer" | "decimal" | "double", text=text) if kind == "text":
             return f"the text with quotes: '{text}'"
         case _:
             return f"a cast, so that both sides are alike: CAST(... AS {name or kind.upper()})"
+
+
+def _with_casts(call: Call, kinds: tuple[str, ...]) -> str:
+    """The call with the casts to text that would do, or nothing where they would not."""
+    forms = functions.SIGNATURES[call.name]
+    given = tuple("text" if kind in ("number", "boolean", "date") else kind for kind in kinds)
+    if not any(functions.match(args, given) for args, _ in forms):
+        return ""
+    listed = [
+        shown(arg) if kind == "text" else f"CAST({shown(arg)} AS VARCHAR)"
+        for arg, kind in zip(call.args, kinds, strict=True)
+    ]
+    if call.operator:
+        return f" {call.name} ".join(listed)
+    return f"{call.name}({', '.join(listed)})"
 
 
 def _is_number(text: str) -> bool:
@@ -334,10 +366,16 @@ def _is_number(text: str) -> bool:
 def _foreign_hint(what: str) -> str:
     if "subquery" in what:
         return "the value itself, asked for in a statement of its own"
+    if "ANY or ALL" in what:
+        return "IN (...) with the values in parentheses, or comparisons joined by OR and AND"
     if "window" in what:
         return "GROUP BY, which gives one row a group"
     if "subscript" in what:
         return "substring(column, 1, 1)"
+    if "beyond the range" in what:
+        return "a smaller number"
+    if what.startswith("a cast"):
+        return "a cast to INTEGER, DOUBLE, DECIMAL, VARCHAR, BOOLEAN, DATE or TIMESTAMP"
     if what == "a list":
         return "the values in parentheses: IN (1, 2)"
     return "an expression of comparisons and functions on declared columns"

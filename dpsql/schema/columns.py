@@ -26,10 +26,11 @@ def read_columns(top: Table) -> tuple[tuple[Column, ...], list[str]]:
         columns.fault((), "there are no columns", f"write {_SHAPE}")
     read: list[Column] = []
     for name, value in columns.fields.items():
-        columns.add(name_faults(name, (name,), "name of the column"))
+        unnamed = [*name_faults(name, (name,), "name of the column")]
+        columns.add(unnamed)
         if isinstance(value, dict):
-            column = _column(columns.table(name), name)
-            if column is not None:
+            column = _column(columns.table(name), "x" if unnamed else name)
+            if column is not None and not unnamed:
                 read.append(column)
         else:
             columns.fault((name,), f"column {name!r} is {name_of(value)}", f"write {_SHAPE}")

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from dpsql.accounting.events import Event
 from dpsql.curator.curator import Measurement
 from dpsql.curator.sensitivity import Sensitivity
+from dpsql.errors import UsageError
 from dpsql.mechanisms.answers import Answers
 from dpsql.mechanisms.estimate import estimate
 from dpsql.mechanisms.quantile import simultaneous
 from dpsql.planner import Choice, Terms
-from dpsql.query.compile import Compiled
+from dpsql.query.compile import Compiled, unit_of
+from dpsql.query.expr import Slot, walk
 from dpsql.query.finish import Finished, finish, planned
 from dpsql.query.grid import Grid
 from dpsql.release import Budget, Candidate, Cost, Plan, Release, Row
@@ -27,6 +29,8 @@ from dpsql.session.settings import Settings
 Floats: TypeAlias = NDArray[np.float64]
 Lines: TypeAlias = "tuple[tuple[float | None, ...], ...]"
 Grids: TypeAlias = tuple[Lines, Lines, Lines]
+
+_SMALLEST = 1e-10  # what may fail of one interval, before it is shared with that of a mean
 
 
 def build(
@@ -88,6 +92,7 @@ def build_plan(
     """The plan of a statement that was not measured: keys, predicted errors, candidates."""
     _, notes = _level(compiled, settings.confidence)
     done = planned(compiled, grid)
+    scale, unit = unit_of(compiled)
     stderr = _predicted(compiled, done, choice.event)
     return Plan(
         compiled.names,
@@ -97,7 +102,7 @@ def build_plan(
         backend=choice.backend,
         price=choice.price,
         candidates=candidates,
-        sensitivity=math.sqrt(moved.squared),
+        sensitivity=float(scale) * math.sqrt(moved.squared),
         sensitivity_exact=moved.exact,
         cells=compiled.workload.domain.cells,
         queries=compiled.workload.size,
@@ -105,18 +110,39 @@ def build_plan(
         notes=tuple(notes),
         dataset=compiled.bound.dataset.name,
         charged=charged,
+        unit=unit,
     )
 
 
-def _level(compiled: Compiled, confidence: float) -> tuple[float, list[str]]:
-    """The level of each interval: higher where rows are picked by what their noise made of them."""
+def require_level(compiled: Compiled, confidence: float) -> None:
+    """Raise UsageError where the intervals' share of what may fail is beyond what is computed.
+
+    It is shared by the rows that are picked from, and by the aggregates that an output is made of.
+    """
+    rows = compiled.rows if _picked(compiled) else 1
+    exprs = [expr for select in compiled.bound.selects for expr, _ in select.items]
+    parts = max(sum(isinstance(p, Slot) and p.name[0] == "a" for p in walk(e)) for e in exprs)
+    if not (1.0 - confidence) / (max(rows, 1) * max(parts, 1)) >= _SMALLEST:
+        among = f" for all of {rows:,} rows together" if rows > 1 else ""
+        raise UsageError(
+            f"confidence {confidence!r}{among} is closer to 1 than intervals are computed: "
+            "SET confidence to less"
+        )
+
+
+def _picked(compiled: Compiled) -> bool:
+    """Whether rows are picked by what their noise made of them."""
     bound = compiled.bound
-    picked = (
+    return (
         bound.limit is not None
         or bound.offset is not None
         or any(select.having is not None for select in bound.selects)
     )
-    if not picked or compiled.rows < 2:
+
+
+def _level(compiled: Compiled, confidence: float) -> tuple[float, list[str]]:
+    """The level of each interval: higher where rows are picked."""
+    if not _picked(compiled) or compiled.rows < 2:
         return confidence, []
     note = (
         f"rows were picked by their noisy values, so intervals hold for all {compiled.rows:,} "

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from dpsql.errors import UsageError
-from dpsql.query.expr import Const
+from dpsql.errors import Refused, UsageError
+from dpsql.query.expr import Const, Param
 
 Key = tuple[tuple[str, str, str], ...]
 
@@ -21,12 +21,50 @@ def literals(params: Sequence[Any] | Mapping[str, Any] | None) -> tuple[dict[str
     """
     if params is None:
         return {}, ()
+    if isinstance(params, str | bytes) or not isinstance(params, Mapping | Iterable):
+        raise UsageError(
+            "parameters are a list or tuple, one value for each ? in the statement, or a mapping "
+            f"with a value for each $name; not {type(params).__name__}"
+        )
     if isinstance(params, Mapping):
         named = {str(name): value for name, value in params.items()}
     else:
         named = {str(index + 1): value for index, value in enumerate(params)}
     found = {name: _literal(name, value) for name, value in named.items()}
     return found, tuple((name, const.kind, const.text) for name, const in found.items())
+
+
+def require_all(
+    asked: tuple[Param, ...], given: Mapping[str, Const], refuse: Callable[..., Refused]
+) -> None:
+    """Refuse values that do not answer the parameters of a statement one to one."""
+    names = [param.name for param in asked]
+    missing = [param for param in asked if param.name not in given]
+    extra = [name for name in given if name not in names]
+    if not extra and not missing:
+        return
+    if all(name.isdigit() for name in (*names, *given)):
+        most = max((int(name) for name in names), default=0)
+        reason = (
+            f"the statement has {_counted(most, 'parameter')}, "
+            f"and {_counted(len(given), 'value')} {'was' if len(given) == 1 else 'were'} given"
+        )
+        hint = "one value for each ?"
+    elif missing:
+        reason = f"there is no value for {', '.join(_written(param.name) for param in missing)}"
+        hint = "a list with a value for each ?, or a mapping with one for each $name"
+    else:
+        reason = f"there is a value for {', '.join(extra)}, which the statement does not have"
+        hint = f"values for {', '.join(map(_written, names))}" if names else "no values"
+    raise refuse(reason, missing[0].span if missing else None, hint)
+
+
+def _written(name: str) -> str:
+    return "?" if name.isdigit() else f"${name}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
 
 
 def _literal(name: str, value: Any) -> Const:
@@ -48,6 +86,24 @@ def _literal(name: str, value: Any) -> Const:
             return Const("text", value.isoformat())
     if hasattr(value, "item") and not isinstance(value, str | bytes):  # numpy's scalars
         return _literal(name, value.item())
+    if isinstance(value, float | decimal.Decimal):
+        raise UsageError(
+            f"parameter {name} is {value}, which compares like no number of a table; "
+            "give a finite number, or None for NULL"
+        )
+    if isinstance(value, int):
+        raise UsageError(f"parameter {name} is beyond 2^127; give a smaller number")
+    if isinstance(value, list | tuple | set | frozenset):
+        raise UsageError(
+            f"parameter {name} is a {type(value).__name__}; write one ? for each of its values: "
+            "IN (?, ?)"
+        )
+    if isinstance(value, datetime.datetime | datetime.time):
+        raise UsageError(
+            f"parameter {name} is a {type(value).__name__}; give its text, e.g. "
+            f"'{value.isoformat(*(' ',) if isinstance(value, datetime.datetime) else ())}', "
+            "and CAST(? AS TIMESTAMP)"
+        )
     raise UsageError(
         f"parameter {name} is a {type(value).__name__}; a parameter is a number, a text, "
         "a date, true, false or None"

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import getpass
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from dpsql import schema as schemas
-from dpsql.accounting.ledger import Balance, Ledger
-from dpsql.curator.curator import Curator
-from dpsql.curator.engines.duckdb import DuckDBEngine
+from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.shelf import is_url, witness
+from dpsql.curator.curator import Curator, rise
+from dpsql.curator.engines.duckdb import DuckDBEngine, snapshot_of
 from dpsql.curator.keys import unit_key
 from dpsql.curator.quote import Noise, moved
-from dpsql.errors import NoGrant, Refused, SourceError, UsageError
+from dpsql.errors import NoGrant, SourceError, UsageError
 from dpsql.planner import Asked, Terms, candidates, choose
 from dpsql.query.bind import Bound, Probe, bind
+from dpsql.query.catalogue import Catalogue
 from dpsql.query.compile import Compiled, compile_bound
 from dpsql.query.grid import Grid
 from dpsql.query.parse import Ask, Describe, Explain, Set, Show, Statement, parse
 from dpsql.release import Budget, Cost, Plan, Release
 from dpsql.schema import Dataset
 from dpsql.session import tell
-from dpsql.session.build import build, build_plan
-from dpsql.session.params import literals
+from dpsql.session.build import build, build_plan, require_level
+from dpsql.session.charge import Charge
+from dpsql.session.ours import told
+from dpsql.session.params import literals, require_all
 from dpsql.session.settings import Settings
 
 _KEPT = 256  # statements whose compiled form is kept
@@ -39,8 +42,9 @@ class Session:
     """One user's questions to one database, paid from their purses in a ledger.
 
     `database` is a .duckdb, .parquet or .csv file; `schema` one or several TOML files or folders
-    (default: the file beside the database); `ledger` a file (default: beside the database) or an
-    open Ledger. Raises SourceError, SchemaError or UsageError. Threads may share a session.
+    (default: the file beside the database); `ledger` a file (default: beside the database), an
+    address `postgresql://...`, or an open Ledger. Raises SourceError, SchemaError or UsageError.
+    Threads may share a session.
     """
 
     def __init__(
@@ -65,59 +69,77 @@ class Session:
                 f"the schema of {', '.join(unsafe)} is marked unsafe: its values were read off "
                 "the data; the owner checks them and removes `unsafe = true`"
             )
+        if user is not None and not user.strip():
+            raise UsageError("the user is empty: give a name, or none for your login name")
         self.user = user or os.environ.get("DPSQL_USER") or getpass.getuser()
-        self.settings = Settings().with_values(settings or {})
+        self.settings = self.start = Settings().with_values(settings or {})
         self._given = ledger
         self._ledger: Ledger | None = ledger if isinstance(ledger, Ledger) else None
         self._curators: dict[str, Curator] = {}
         self._engines: dict[str, DuckDBEngine] = {}
         self._grids: dict[str, Grid] = {}
         self._compiled: OrderedDict[Any, tuple[Bound | Probe, Compiled | None]] = OrderedDict()
+        self._key = os.urandom(32)  # where there is no file for one
         self._lock = threading.RLock()
-        self._paid: Cost | None = None
+        self._calls = _Calls()
 
     # -- the parts -----------------------------------------------------------------------------
 
     @property
-    def ledger_path(self) -> Path:
-        """Where the ledger is kept when none was given open."""
+    def ledger_place(self) -> Path | str:
+        """Where the ledger is kept when none was given open: a file, or an address."""
         if self._given is None or isinstance(self._given, Ledger):
             return self.database.with_suffix(".ledger")
-        return Path(self._given)
+        return str(self._given) if is_url(self._given) else Path(self._given)
 
     @property
     def ledger(self) -> Ledger:
         """The ledger. Raises NoGrant when its file does not exist: no grant, no answer."""
         with self._lock:
             if self._ledger is None:
-                path = self.ledger_path
-                if not path.exists():
+                path = self.ledger_place
+                if isinstance(path, Path) and not path.exists():
                     raise NoGrant(
                         f"{self.user} has no grant: there is no ledger {path.name}; the owner "
                         f"makes one with: dpsql budget grant {self.database.name} {self.user} "
                         "--epsilon E"
                     )
-                self._ledger = Ledger.open(path, create=False)
+                beside = witness(self.database, path)
+                self._ledger = Ledger.open(path, create=False, witness=beside)
             return self._ledger
 
     def _curator(self, dataset: Dataset) -> Curator:
         with self._lock:
             if dataset.name not in self._curators:
-                key = None
-                if dataset.unit.column is not None:
-                    if isinstance(self._given, Ledger):
-                        key = os.urandom(32)
-                    else:
-                        key = unit_key(self.ledger_path.with_name(self.ledger_path.name + ".key"))
+                key = self._unit_key(dataset, make=True)
                 engine = DuckDBEngine(self.database, dataset, unit_key=key)
                 self._engines[dataset.name] = engine
                 self._curators[dataset.name] = Curator(engine, self.ledger, self.user)
             return self._curators[dataset.name]
 
+    def _unit_key(self, dataset: Dataset, *, make: bool) -> bytes | None:
+        """The key that ranks the rows of units; None where there are none, or no key as yet."""
+        if dataset.unit.column is None:
+            return None
+        if isinstance(self._given, Ledger):
+            return self._key
+        return unit_key(self._key_path) if make or self._key_path.exists() else None
+
+    @property
+    def _key_path(self) -> Path:
+        """Where the unit's key stands: beside the ledger, or beside the data of a distant one."""
+        place = self.ledger_place
+        path = place if isinstance(place, Path) else self.database.with_suffix(".ledger")
+        return path.with_name(path.name + ".key")
+
     def _grid(self, dataset: Dataset) -> Grid:
         if dataset.name not in self._grids:
             self._grids[dataset.name] = Grid(dataset)
         return self._grids[dataset.name]
+
+    @functools.cached_property
+    def _catalogue(self) -> Catalogue:
+        return Catalogue(self.datasets.values())
 
     # -- what people call ----------------------------------------------------------------------
 
@@ -126,25 +148,28 @@ class Session:
     ) -> Release:
         """The answer to one statement. A SELECT is charged; SET, SHOW, DESCRIBE, EXPLAIN are free.
 
-        `params` fill `?` and `$name`; keywords are settings for this statement alone. Raises
-        Refused, UsageError, SourceError or BudgetError; only after a charge can SourceError or
-        InternalError mean that something was paid (see `last_charge`).
+        `params` fill `?` and `$name`; keywords are settings for this statement alone, and OPTIONS
+        in its text goes before them. Raises Refused, UsageError, SourceError or BudgetError; only
+        after a charge can SourceError or InternalError mean that something was paid, and then
+        they say so (see `last_charge`).
         """
-        self._paid = None
-        statement = _parsed(sql)
+        self._calls.paid = None
+        settings = _known(settings)
+        statement = _statement(sql)
         match statement:
             case Ask():
                 return self._ask(statement, params, settings)
             case Explain(ask=ask):
                 return tell.plan(self._plan(ask, params, settings))
             case Describe() | Show() | Set():
-                return self._tell(statement, sql, settings)
+                return told(self, statement, sql, settings)
 
     def explain(
         self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, **settings: Any
     ) -> Plan:
         """What a SELECT would do and cost; free, and reads no private data."""
-        statement = _parsed(sql)
+        settings = _known(settings)
+        statement = _statement(sql)
         if isinstance(statement, Explain):
             statement = statement.ask
         if not isinstance(statement, Ask):
@@ -158,8 +183,8 @@ class Session:
 
     @property
     def last_charge(self) -> Cost | None:
-        """The price that the last `answer` paid, as a Cost, or None when nothing was charged."""
-        return self._paid
+        """What the last `answer` of this thread paid, as a Cost, or None for nothing."""
+        return self._calls.paid
 
     def interrupt(self) -> None:
         """Stop a running statement from another thread; what was charged stays charged."""
@@ -195,34 +220,35 @@ class Session:
     def _ask(self, ask: Ask, params: Any, given: Mapping[str, Any]) -> Release:
         bound, compiled = self._compile(ask, params)
         settings = self._settings(ask, given)
+        if isinstance(bound, Probe) and bound.of:
+            return tell.catalogue(bound, self._catalogue, params, self.user)
         if isinstance(bound, Probe):
             return tell.probe(bound, self._probe_grid(bound), params)
         assert compiled is not None
+        require_level(compiled, settings.confidence)
         balance = self.ledger.balance(self.user, bound.dataset.name)
         terms = Terms.of(balance.grant)
         _check_delta(ask, terms.delta)
         choice = choose(compiled.workload, bound.dataset, _asked(settings), terms)
         curator = self._curator(bound.dataset)
-        with self._charging(balance):
-            measured = curator.measure(compiled.workload, choice.noise, ask.text.sql.strip())
-            self._paid = tell.difference(measured.receipt.before, measured.receipt.after)
-        return build(compiled, self._grid(bound.dataset), measured, choice, settings, terms)
-
-    @contextlib.contextmanager
-    def _charging(self, before: Balance) -> Iterator[None]:
-        """Finds out what was charged when a measurement is cut short."""
+        text = ask.text.sql.strip()
+        charge = Charge(self.ledger, balance, text)
+        failure: BaseException
         try:
-            yield
-        except BaseException:
-            after = self.ledger.balance(before.grant.user, before.grant.dataset)
-            self._paid = tell.difference(before, after)
-            raise
+            measured = curator.measure(compiled.workload, choice.noise, text, charge.take)
+            return build(compiled, self._grid(bound.dataset), measured, choice, settings, terms)
+        except BaseException as error:
+            failure = charge.failure(error)
+        finally:
+            self._calls.paid = charge.cost
+        raise failure  # out here, so that it does not carry what it was made from
 
     def _plan(self, ask: Ask, params: Any, given: Mapping[str, Any]) -> Plan:
         bound, compiled = self._compile(ask, params)
         settings = self._settings(ask, given)
         if isinstance(bound, Probe) or compiled is None:
             raise UsageError("this statement tells only the schema: it is free and has no plan")
+        require_level(compiled, settings.confidence)
         priced = settings.epsilon is not None or settings.rho is not None
         budget: Budget | None = None
         workload, asked = compiled.workload, _asked(settings)
@@ -235,7 +261,10 @@ class Session:
             terms = Terms(1e-6, 0, 0)
 
         def charged(noise: Noise) -> Cost:
-            return tell.price(self._curator(bound.dataset).rise(workload, noise).charged, terms)
+            key = self._unit_key(bound.dataset, make=False)
+            snapshot = snapshot_of(self.database, bound.dataset, key)
+            found = rise(self.ledger, self.user, bound.dataset, snapshot, workload, noise)
+            return tell.price(found.charged, terms)
 
         _check_delta(ask, terms.delta)
         choice = choose(workload, bound.dataset, asked, terms)
@@ -251,6 +280,7 @@ class Session:
             known = (ask.sql, key)
             found = self._compiled.get(known)
             if found is None:
+                require_all(ask.params, values, ask.text.refusal)
                 bound = bind(ask, self.datasets, values)
                 compiled = None
                 if isinstance(bound, Bound):
@@ -264,52 +294,26 @@ class Session:
             return found
 
     def _settings(self, ask: Ask, given: Mapping[str, Any]) -> Settings:
-        options = {name: value for name, value in ask.options if name != "delta"}
-        try:
-            return self.settings.with_values(options).with_values(given)
-        except UsageError as error:
-            if not options:
-                raise
-            raise Refused(str(error), hint="OPTIONS (epsilon = 0.1)", sql=ask.text.sql) from None
+        """What holds for a statement: OPTIONS go before the call's, those before SET."""
+        found = self.settings.with_values(given)
+        options: dict[str, str] = {}
+        for option in ask.options:
+            if option.name == "delta":
+                continue
+            options[option.name] = option.value
+            try:
+                Settings().with_values(options)
+            except UsageError as error:
+                raise ask.text.refusal(
+                    str(error), option.span, "OPTIONS (epsilon = 0.1, confidence = 0.99)"
+                ) from None
+        return found.with_values(options)
 
-    # -- statements of ours --------------------------------------------------------------------
-
-    def _tell(self, statement: Statement, sql: str, given: Mapping[str, Any]) -> Release:
-        match statement:
-            case Describe(name=name, span=span):
-                dataset = self.datasets.get(name) or next(
-                    (d for n, d in self.datasets.items() if n.lower() == name.lower()), None
-                )
-                if dataset is None:
-                    raise Refused(
-                        f"there is no dataset {name!r}",
-                        hint=f"DESCRIBE one of: {', '.join(self.datasets)}",
-                        sql=sql, start=span.start, end=span.end,
-                    )  # fmt: skip
-                return tell.describe(dataset)
-            case Show(what="tables"):
-                return tell.tables(self.datasets.values())
-            case Show(what="budget"):
-                balances = [
-                    b for b in self.ledger.purses()
-                    if b.grant.user == self.user and b.grant.dataset in self.datasets
-                ]  # fmt: skip
-                return tell.budgets([tell.budget(b) for b in balances])
-            case Show(what=what):
-                return tell.settings(self.settings, what, sql)
-            case Set(name=name, value=value):
-                try:
-                    if value is None:
-                        self.settings = self.settings.reset(name)
-                    else:
-                        self.settings = self.settings.with_values({name: value})
-                except UsageError as error:
-                    raise Refused(
-                        str(error), hint="SET epsilon = 0.1, RESET epsilon, SHOW ALL", sql=sql
-                    ) from None
-                return tell.settings(self.settings, "all" if name == "all" else name, sql)
-            case _:
-                raise AssertionError("statements of the engine are handled elsewhere")
+    def called(self, name: str) -> Dataset | None:
+        """The dataset of a name, whatever the case of its letters."""
+        found = self.datasets.get(name)
+        alike = (d for n, d in self.datasets.items() if n.lower() == name.lower())
+        return found or next(alike, None)
 
     def _named(self, dataset: str | None) -> Dataset:
         if dataset is None:
@@ -324,6 +328,25 @@ class Session:
         return self._grid(probe.dataset or next(iter(self.datasets.values())))
 
 
+class _Calls(threading.local):
+    """What the last call of each thread paid."""
+
+    paid: Cost | None = None
+
+
+def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a call. Raises UsageError for an unknown one or a value that does not fit."""
+    Settings().with_values(settings)
+    return dict(settings)
+
+
+def _statement(sql: str) -> Statement:
+    """The statement of a text. Raises UsageError for anything that is no text."""
+    if not isinstance(sql, str):
+        raise UsageError(f"a statement is a text (str), not {type(sql).__name__}")
+    return _parsed(sql)
+
+
 @functools.lru_cache(_KEPT)
 def _parsed(sql: str) -> Statement:
     """The statement of a text, which is the same for everybody."""
@@ -336,16 +359,16 @@ def _asked(settings: Settings) -> Asked:
 
 def _check_delta(ask: Ask, delta: float) -> None:
     """Refuse an OPTIONS clause whose delta is not the grant's."""
-    given = dict(ask.options).get("delta")
-    if given is None:
-        return
-    try:
-        agrees = float(given) == delta
-    except ValueError:
-        agrees = False
-    if not agrees:
-        raise Refused(
-            f"delta is the grant's, {delta:g}; a statement cannot choose its own",
-            hint=f"OPTIONS without delta, or delta = {delta:g}",
-            sql=ask.text.sql,
-        )
+    for option in ask.options:
+        if option.name != "delta":
+            continue
+        try:
+            agrees = float(option.value) == delta
+        except ValueError:
+            agrees = False
+        if not agrees:
+            raise ask.text.refusal(
+                f"delta is the grant's, {delta:g}; a statement cannot choose its own",
+                option.span,
+                f"OPTIONS without delta, or delta = {delta:g}",
+            )

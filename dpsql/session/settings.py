@@ -1,4 +1,9 @@
-"""Settings: the same names in SET, in call arguments, in OPTIONS and on the command line."""
+"""Settings: the same names in SET, in call arguments, in OPTIONS and on the command line.
+
+Nearest to the statement wins: OPTIONS in its text, then the arguments of the call (the options of
+`dpsql query`), then SET, then what the session started with (`connect`, the options of
+`dpsql shell`), then the defaults.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +22,7 @@ _LATER = {
     "reuse": "reuse of earlier answers",
     "strict": "synopses",
 }
+_PRICES = ("epsilon", "rho")
 _ON = {"on": True, "true": True, "1": True, "yes": True}
 _OFF = {"off": False, "false": False, "0": False, "no": False}
 
@@ -46,7 +52,7 @@ class Settings:
             if value is not None and not (1e-12 <= value <= 1e9 and math.isfinite(value)):
                 raise UsageError(f"{name} is a number from 1e-12 to 1e9, not {value!r}")
         if self.epsilon is not None and self.rho is not None:
-            raise UsageError("a price is given in epsilon or in rho, not in both: RESET one")
+            raise UsageError("a price is given in epsilon or in rho, not in both: give one")
         if not 0 < self.confidence <= 1 - 1e-9:
             raise UsageError(f"confidence is above 0 and below 1, not {self.confidence!r}")
         if self.backend not in BACKENDS:
@@ -65,12 +71,13 @@ class Settings:
                 changed[other] = None
         return dataclasses.replace(self, **changed)
 
-    def reset(self, name: str) -> Settings:
-        """These settings with one, or all, at its default."""
+    def reset(self, name: str, start: Settings) -> Settings:
+        """These settings with one, or all, as they were at the start; a price in either unit."""
         if name == "all":
-            return Settings()
+            return start
         check(name)
-        return dataclasses.replace(self, **{name: getattr(Settings(), name)})
+        names = _PRICES if name in _PRICES else (name,)
+        return dataclasses.replace(self, **{name: getattr(start, name) for name in names})
 
     def shown(self) -> dict[str, str]:
         """Every setting as text, as SHOW ALL lists them."""

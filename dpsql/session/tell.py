@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dpsql.accounting.convert import epsilon_of
@@ -11,9 +12,11 @@ from dpsql.accounting.ledger import Balance, Price
 from dpsql.errors import Refused, UsageError
 from dpsql.planner import Terms
 from dpsql.query.bind import Probe
+from dpsql.query.catalogue import Catalogue
 from dpsql.query.empty import EmptyError
 from dpsql.query.grid import Grid
-from dpsql.release import Budget, Cost, Plan, Release, Row
+from dpsql.query.syntax import Select
+from dpsql.release import PURSE, Budget, Cost, Plan, Release, Row, figure
 from dpsql.schema import Column, Dataset, Kind
 from dpsql.session.settings import Settings, check
 
@@ -77,6 +80,22 @@ def probe(found: Probe, grid: Grid, params: Any) -> Release:
     return table(names, types, rows, ("this tells only the schema and is free",))
 
 
+def catalogue(found: Probe, catalogue_: Catalogue, params: Any, user: str) -> Release:
+    """What a tool asks of the catalogue, from the declared schema alone."""
+    query, sql = found.ask.query, found.ask.sql
+    assert isinstance(query, Select)
+    try:
+        if found.of == "session":
+            names, types, rows = catalogue_.session(query, sql, user)
+        else:
+            names, types, rows = catalogue_.rows(sql, params or ())
+    except EmptyError:
+        raise found.ask.text.refusal(
+            "DuckDB does not accept this statement", None, "SHOW TABLES, or DESCRIBE name"
+        ) from None
+    return table(names, types, rows, ("this tells only the schema and is free",))
+
+
 # -- settings ----------------------------------------------------------------------------------
 
 
@@ -130,9 +149,9 @@ def budget(balance: Balance) -> Budget:
     return Budget(granted, price(spent, terms), price(left, terms), grant.user, grant.dataset)
 
 
-def budgets(found: Sequence[Budget]) -> Release:
+def budgets(balances: Sequence[Balance]) -> Release:
     """SHOW BUDGET."""
-    columns = ("dataset", "granted", "spent", "left", "delta", "rho_granted", "rho_left")
+    found = [budget(balance) for balance in balances]
     types = ("VARCHAR", *["DOUBLE"] * 6)
     rows = [
         (
@@ -142,13 +161,16 @@ def budgets(found: Sequence[Budget]) -> Release:
         for b in found
     ]  # fmt: skip
     notes = () if found else ("there is no grant: ask the owner for one",)
-    return table(columns, types, rows, notes)
+    if any(b.left_epsilon < replace(b, others=()).left_epsilon for b in balances):
+        notes = ("left is what the groups and the cap of all users leave",)
+    return table(PURSE, types, rows, notes)
 
 
 def plan(found: Plan) -> Release:
     """EXPLAIN: a plan as rows of item and value."""
     candidates = "; ".join(
-        f"{c.backend}: epsilon {c.price.epsilon:.4g}, rmse {c.rmse:.4g}" for c in found.candidates
+        f"{c.backend}: epsilon {figure(c.price.epsilon)}, error {figure(c.rmse)}"
+        for c in found.candidates
     )
     exact = "" if found.sensitivity_exact else " (a bound from above)"
     rows: list[Row] = [
@@ -157,19 +179,19 @@ def plan(found: Plan) -> Release:
         ("linear queries", f"{found.queries:,}"),
         ("rows", f"{len(found.rows):,}"),
         ("cells of the columns mentioned", f"{found.cells:,}"),
-        ("L2 sensitivity", f"{found.sensitivity:.6g}{exact}"),
-        ("price", f"epsilon {found.price.epsilon:.6g} at delta {found.price.delta:g}, "
-                  f"rho {found.price.rho:.6g}"),
+        ("L2 sensitivity", f"{figure(found.sensitivity)} {found.unit}{exact}"),
+        ("price", f"epsilon {figure(found.price.epsilon)} at delta {found.price.delta:g}, "
+                  f"rho {figure(found.price.rho)}"),
         *([] if found.charged is None else [
-            ("charged after what was asked before", f"epsilon {found.charged.epsilon:.6g}, "
-                                                    f"rho {found.charged.rho:.6g}")
+            ("charged after what was asked before", f"epsilon {figure(found.charged.epsilon)}, "
+                                                    f"rho {figure(found.charged.rho)}")
         ]),
         ("candidates", candidates),
     ]  # fmt: skip
     errors = [e for row in found.stderr for e in row if e is not None]
     if errors:
-        rows.append(("standard error", f"{min(errors):.4g} to {max(errors):.4g}"))
+        rows.append(("standard error", f"{figure(min(errors))} to {figure(max(errors))}"))
     if found.left is not None:
-        rows.append(("left before", f"epsilon {found.left.left.epsilon:.6g}"))
+        rows.append(("left before", f"epsilon {figure(found.left.left.epsilon)}"))
     rows.extend(("note", note) for note in found.notes)
     return table(("item", "value"), ("VARCHAR", "VARCHAR"), rows)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dpsql import errors
 from dpsql.errors import InternalError, OperationalError, Refused, UsageError
-from dpsql.release import Budget, Plan, Release, Value
+from dpsql.release import Budget, Plan, Release, Value, charged_words
 from dpsql.surfaces.sheet import Sheet, numeric, sheet
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def connect(
         Session(
             found,
             schema=schema,
-            user=user or os.environ.get("DPSQL_USER") or None,
+            user=os.environ.get("DPSQL_USER") or None if user is None else user,
             ledger=ledger or os.environ.get("DPSQL_LEDGER") or None,
             settings=settings,
         )
@@ -228,10 +228,20 @@ class Cursor:
         """Answer one statement and add its rows to the page."""
         session = self.connection.session
         release = session.answer(sql, _literals(parameters), **settings)
-        page = sheet(release)
-        if self._page is not None:
-            page = Sheet(page.columns, page.types, [*self._page.rows, *page.rows])
-        self._page, self._releases = page, (*self._releases, release)
+        self._releases = (*self._releases, release)
+        try:
+            page = sheet(release)
+            if self._page is not None:
+                page = Sheet(page.columns, page.types, [*self._page.rows, *page.rows])
+            self._page = page
+            return
+        except Exception as error:
+            fault = InternalError(
+                f"the rows could not be shown ({type(error).__name__}): a fault of dpsql; "
+                "`release` has the answer"
+            )
+        fault.charged = charged_words(release.charged)
+        raise fault
 
     @property
     def release(self) -> Release:

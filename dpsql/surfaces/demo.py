@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpsql.errors import Refused, UsageError
-from dpsql.surfaces.options import opened
+from dpsql.surfaces.options import named, opened
 from dpsql.surfaces.run import Run
 
 if TYPE_CHECKING:
@@ -26,7 +26,12 @@ NAME = "adult.duckdb"
 @click.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option(
-    "-u", "--user", envvar="DPSQL_USER", metavar="USER", help="Who asks. [default: your login name]"
+    "-u",
+    "--user",
+    envvar="DPSQL_USER",
+    callback=lambda context, option, name: named(name),
+    metavar="USER",
+    help="Who asks. [default: your login name]",
 )
 @click.pass_obj
 def demo(run: Run, /, folder: Path | None, user: str | None) -> None:

@@ -9,9 +9,8 @@ import traceback
 from typing import Any, TextIO
 
 from dpsql.errors import Error, Refused
-from dpsql.release import Cost
+from dpsql.release import Cost, charged_words
 from dpsql.surfaces import terminal
-from dpsql.surfaces.figures import figure
 
 INTERNAL = 70
 INTERRUPTED = 130
@@ -48,22 +47,16 @@ def text(error: BaseException, charged: Cost | None, width: int | None) -> str:
         case Refused():
             return refusal(error, width)
         case KeyboardInterrupt():
-            return f"interrupted: {words_of(charged)}"
+            return f"interrupted: {charged_words(charged)}"
         case Error():
             shown = terminal.visible(f"{error.kind} error: {error}", keep="\n")
-            return shown if charged is None else f"{shown}\n{words_of(charged)}"
+            told = charged is None or error.charged
+            return shown if told else f"{shown}\n{charged_words(charged)}"
         case _:
             return (
                 f"internal error: {type(error).__name__}; this is a fault of dpsql\n"
-                f"{words_of(charged)}"
+                f"{charged_words(charged)}"
             )
-
-
-def words_of(charged: Cost | None) -> str:
-    """What the statement took from the purse."""
-    if charged is None:
-        return "nothing was charged"
-    return f"charged ε {figure(charged.epsilon)} (ρ {figure(charged.rho)}) for the statement"
 
 
 def refusal(error: Refused, width: int | None) -> str:

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from dpsql.release import Budget, Cost, Value
+from dpsql.release import Budget, Cost, Value, figure
+
+__all__ = [
+    "Style", "ceiling", "figure", "floor", "grouped", "measured", "percent", "plain", "share",
+]  # fmt: skip
 
 Measured: TypeAlias = "tuple[Value, float | None, float | None]"
 
@@ -103,17 +107,6 @@ def grouped(value: int | float | Decimal) -> str:
         return f"{value:.6g}"
     shown = f"{value:,.15g}" if value.is_integer() else f"{value:,.6f}".rstrip("0").rstrip(".")
     return "0" if shown == "-0" else shown
-
-
-def figure(number: float) -> str:
-    """A cost to three figures."""
-    if not math.isfinite(number):
-        return "infinite" if number == math.inf else str(number)
-    if number == 0:
-        return "0"
-    if not 1e-4 <= abs(number) < 1e15:
-        return f"{number:.2e}"
-    return f"{number:,.{max(2 - math.floor(math.log10(abs(number))), 0)}f}"
 
 
 def share(cost: Cost, budget: Budget) -> float:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from dpsql.release import Cost, Plan, Release, Row
+from dpsql.release import PURSE, Cost, Plan, Release, Row
 from dpsql.surfaces.figures import Style, ceiling, figure, floor, measured, percent, plain, share
 from dpsql.surfaces.sheet import numeric, sheet
 from dpsql.surfaces.table import table
@@ -19,6 +19,7 @@ SUFFIXES = {
     ".md": "markdown",
     ".markdown": "markdown",
     ".parquet": "parquet",
+    ".txt": "table",
 }
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 ROWS_SHOWN = 40  # of a plan; its JSON has them all
@@ -68,7 +69,8 @@ def _grid(release: Release) -> tuple[list[str], list[list[str]], list[bool]]:
         if index not in noisy:
             names.append(name)
             right.append(numeric(release.types[index]))
-            made.append([_cell(value) for value in values])
+            costs = release.columns == PURSE and release.types[index] == "DOUBLE"
+            made.append([_cost(v) if costs else _cell(v) for v in values])
             continue
         low = [line[index] for line in release.low]
         high = [line[index] for line in release.high]
@@ -93,6 +95,11 @@ def _grid(release: Release) -> tuple[list[str], list[list[str]], list[bool]]:
 def _error(error: str, size: int) -> str:
     """An error padded so that the signs of a column stand below each other."""
     return " ± " + error[3:].rjust(size - 3) if error.startswith(" ± ") else error.ljust(size)
+
+
+def _cost(value: Any) -> str:
+    """A cost of SHOW BUDGET as `budget show` has it; a delta keeps its own digits."""
+    return f"{value:g}" if value < 1e-3 else figure(value)
 
 
 def _cell(value: Any) -> str:
@@ -217,7 +224,7 @@ def plan_lines(plan: Plan, *, width: int | None = None, drawn: bool = True) -> I
     exact = "exact" if plan.sensitivity_exact else "a bound from above"
     yield joined(
         [
-            f"sensitivity {figure(plan.sensitivity)} rows ({exact})",
+            f"sensitivity {figure(plan.sensitivity)} {plan.unit} ({exact})",
             f"{plan.queries:,} linear quer{'y' if plan.queries == 1 else 'ies'}",
             f"{plan.cells:,} cells",
         ],
@@ -243,7 +250,8 @@ def _candidates(plan: Plan, width: int | None, drawn: bool) -> Iterator[str]:
         [candidate.backend, figure(candidate.price.epsilon), figure(candidate.rmse)]
         for candidate in plan.candidates
     ]
-    names = ("candidate", "price ε" if drawn else "price eps", "error (rows)")
+    unit = plan.unit if plan.unit == "rows" else "of the largest"
+    names = ("candidate", "price ε" if drawn else "price eps", f"error ({unit})")
     yield from table(names, rows, (False, True, True), width=width, drawn=drawn)
 
 

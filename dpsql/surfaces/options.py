@@ -17,9 +17,21 @@ from dpsql.surfaces.run import Run
 if TYPE_CHECKING:
     from dpsql.session import Session
 
+    _Type = click.ParamType[Any]
+else:
+    _Type = click.ParamType
+
 F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_FILE = 1_000_000  # bytes of SQL that are read at all
 SETTINGS = ("epsilon", "rho", "confidence", "backend", "intervals", "clamp")
+
+
+def named(user: str | None) -> str | None:
+    """The user that was given. Raises UsageError for an empty name."""
+    if user is not None and not user.strip():
+        raise UsageError("-u has an empty name: give the user's, or leave -u out for your own")
+    return user
+
 
 schema_option = click.option(
     "-s",
@@ -31,17 +43,36 @@ schema_option = click.option(
     metavar="FILE",
     help="Schema file, or a folder of them; may repeat. [default: beside DB]",
 )
+
+
+class LedgerPlace(_Type):
+    """A file, or the address of a PostgreSQL server as it stands."""
+
+    name = "ledger"
+    file = click.Path(dir_okay=False, path_type=Path)
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        from dpsql.accounting.shelf import is_url
+
+        if is_url(value):
+            return str(value)
+        return self.file.convert(value, parameter, context)
+
+
 ledger_option = click.option(
     "--ledger",
     envvar="DPSQL_LEDGER",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=LedgerPlace(),
     metavar="FILE",
-    help="Ledger file. [default: DB with the suffix .ledger]",
+    help="Ledger file, or postgresql://user@host/database. [default: DB with the suffix .ledger]",
 )
 user_option = click.option(
     "-u",
     "--user",
     envvar="DPSQL_USER",
+    callback=lambda context, option, name: named(name),
     metavar="USER",
     help="Who asks, and pays. [default: your login name]",
 )
@@ -125,7 +156,7 @@ def opened(
     db: Path,
     schemas: tuple[Path, ...],
     user: str | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
     settings: dict[str, Any],
 ) -> Iterator[Session]:
     """A session, known to the run so that an interruption can say what was charged."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from dpsql.accounting.clock import last_day
 from dpsql.accounting.convert import epsilon_of
 from dpsql.accounting.events import PICO
-from dpsql.accounting.purse import Balance
+from dpsql.accounting.purse import EVERYBODY, Balance, Grant
 from dpsql.release import Budget, Cost
 from dpsql.surfaces.figures import figure, percent, share
 
@@ -44,11 +47,79 @@ def terms(cost: Cost) -> str:
     return f"ε {figure(cost.epsilon)} at δ {cost.delta:g} (ρ {figure(cost.rho)})"
 
 
-def purse_lines(purse: Budget, *, bar: bool, width: int | None = None) -> Iterator[str]:
+def until_words(grant: Grant) -> str:
+    """` until 2026-12-31`, or nothing."""
+    return f" until {last_day(grant.until)}" if grant.until else ""
+
+
+def holds(balance: Balance) -> bool:
+    """Whether what is spent lies within the terms, so that they are true of all answers."""
+    grant = balance.grant
+    if grant.pure:
+        return balance.spent_epsilon is not None and balance.spent_epsilon <= grant.epsilon_pico
+    return balance.spent_rho <= grant.rho
+
+
+def cap_words(balance: Balance) -> str:
+    """The cap of a dataset: what all its users together may spend, and have."""
+    purse = budget(balance)
+    why = "set by the owner" if balance.fixed else "the largest grant"
+    if not holds(balance):
+        return f"at most {terms(purse.granted)}, {why}; more was answered before, and no more is"
+    return f"at most {terms(purse.granted)}, {why}; ε {figure(purse.left.epsilon)} is left"
+
+
+def balance_lines(
+    balance: Balance, members: Sequence[str], *, bar: bool, width: int | None
+) -> Iterator[str]:
+    """A purse of the ledger on a few lines: its members, its end, and what binds it."""
+    purse, grant = budget(balance), balance.grant
+    title = f"{grant.user} on {grant.dataset}"
+    if members:
+        title += f" (a group: {', '.join(members)})"
+    until = until_words(grant)
+    if balance.ended:
+        until += ", ended"
+    yield from purse_lines(purse, bar=bar, width=width, title=title, until=until)
+    for other in balance.others:
+        if other.grant.user != EVERYBODY:
+            yield f"  {other.grant.user} pays as well (ε left {figure(_left(other))})"
+        elif _left(other) < _left(dataclasses.replace(balance, others=())):
+            yield f"  no more than all users together have left (ε {figure(_left(other))})"
+
+
+def cap_lines(balance: Balance, *, bar: bool, width: int | None) -> Iterator[str]:
+    """The cap of a dataset on a few lines."""
+    why = "set by the owner" if balance.fixed else "the largest grant"
+    title = f"all users of {balance.grant.dataset} together (the cap, {why})"
+    yield from purse_lines(budget(balance), bar=bar, width=width, title=title)
+
+
+def fields(balance: Balance, members: Sequence[str], caps: Sequence[Balance]) -> dict[str, Any]:
+    """A purse and the cap of its dataset as plain values."""
+    purse, grant = budget(balance), balance.grant
+    (cap,) = (shared for shared in caps if shared.grant.dataset == grant.dataset)
+    return {
+        **purse.to_dict(),
+        "default_queries_left": questions_left(purse),
+        "until": grant.until or None,
+        "ended": balance.ended,
+        "members": list(members),
+        "cap": {**budget(cap).to_dict(), "user": None, "fixed": cap.fixed},
+    }
+
+
+def _left(balance: Balance) -> float:
+    return balance.left_epsilon / PICO
+
+
+def purse_lines(
+    purse: Budget, *, bar: bool, width: int | None = None, title: str = "", until: str = ""
+) -> Iterator[str]:
     """A purse on a few lines, with a bar of what is spent."""
     part = share(purse.spent, purse)
-    yield f"{purse.user} on {purse.dataset}"
-    yield f"  granted  {terms(purse.granted)}"
+    yield title or f"{purse.user} on {purse.dataset}"
+    yield f"  granted  {terms(purse.granted)}{until}"
     yield f"  spent    {terms(purse.spent)}"
     yield f"  left     {terms(purse.left)}"
     words = f"{percent(part)} spent"

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dpsql.release import Release
     from dpsql.surfaces.output import Target
 
+_KEPT = (".duckdb", ".wal", ".ledger", "-wal", "-shm", ".key", ".toml")
+
 
 @click.command(options_metavar="[OPTIONS]")
 @click.argument("words", nargs=-1, metavar='DB ["SQL"]')
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     "--format",
     "form",
     type=click.Choice(["table", "csv", "json", "markdown", "parquet"]),
-    help="[default: by the suffix of -o, else table]",
+    help="[default: by the suffix of -o; without -o table]",
 )
 @click.option(
     "-o",
@@ -54,7 +56,7 @@ def query(
     file: Path | None,
     schemas: tuple[Path, ...],
     user: str | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
     form: str | None,
     output: Path | None,
     **settings: Any,
@@ -62,7 +64,8 @@ def query(
     """Answer one SQL statement, privately.
 
     DB is a .duckdb, .parquet or .csv file. The statement is an argument, a file (-f) or standard
-    input. Without --epsilon or --rho it costs 1 % of the grant.
+    input. Without --epsilon or --rho it costs 1 % of the grant. Settings in the statement's own
+    OPTIONS (epsilon = 0.1) go before options here.
 
     \b
     dpsql query adult.duckdb "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex"
@@ -75,17 +78,31 @@ def query(
     """
     from dpsql.surfaces.formats import SUFFIXES
     from dpsql.surfaces.output import Target
+    from dpsql.surfaces.progress import Progress
 
     db, rest = database(words, 1, 'DB "SQL"')
     sql = statement(rest, file)
     if form is None:
-        form = SUFFIXES.get(output.suffix.lower(), "table") if output else "table"
+        form = "table" if output is None else SUFFIXES.get(output.suffix.lower(), "")
     if form == "parquet" and output is None:
         raise click.UsageError("parquet needs a file: add -o FILE")
+    if output is not None and (
+        output.resolve() == Path(db).resolve() or output.name.lower().endswith(_KEPT)
+    ):
+        raise click.UsageError(
+            f"cannot write {output}: a database, ledger, key or schema has such a name; "
+            "give another, e.g. answer.csv"
+        )
+    if not form:
+        raise click.UsageError(
+            f"cannot tell the format of {output} by its name: end it in "
+            f"{', '.join(SUFFIXES)}, or say --format"
+        )
     target = None if output is None else Target(output)
     try:
-        with opened(run, db, schemas, user, ledger, chosen(settings)) as session, run.statement():
-            release = session.answer(sql)
+        with opened(run, db, schemas, user, ledger, {}) as session, run.statement():
+            with Progress("counting"):
+                release = session.answer(sql, **chosen(settings))
             show(release, form, target, run)
     finally:
         if target is not None:
@@ -165,7 +182,7 @@ def explain(
     file: Path | None,
     schemas: tuple[Path, ...],
     user: str | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
     form: str,
     **settings: Any,
 ) -> None:
@@ -180,8 +197,8 @@ def explain(
 
     db, rest = database(words, 1, 'DB "SQL"')
     sql = statement(rest, file)
-    with opened(run, db, schemas, user, ledger, chosen(settings)) as session:
-        plan = session.explain(sql)
+    with opened(run, db, schemas, user, ledger, {}) as session:
+        plan = session.explain(sql, **chosen(settings))
     stream = sys.stdout
     if form == "json":
         made = json_lines(plan.to_dict())

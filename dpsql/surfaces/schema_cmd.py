@@ -68,6 +68,7 @@ def infer(
     """
     run.owner = True
     from dpsql.surfaces.output import Target, aside, text_writer, words_of, write_lines
+    from dpsql.surfaces.terminal import say
 
     db, rest = database(words, 0, "DB")
     if rest:
@@ -77,6 +78,12 @@ def infer(
     target = None if output is None else Target(output)
     try:
         text = _drafted(run, db, table, from_data).splitlines()
+        if from_data:
+            say(
+                "WARNING: values and bounds of this draft were read off the rows and tell on the "
+                "people in them: put what you know in the place of each, and show nobody the draft",
+                sys.stderr,
+            )
         if target is None:
             write_lines(text, sys.stdout)
             return
@@ -108,7 +115,7 @@ def _drafted(run: Run, file: Path, table: str | None, from_data: bool) -> str:
         case _:
             with run.importing():
                 from dpsql.curator.facts import facts
-            from dpsql.surfaces.terminal import Progress
+            from dpsql.surfaces.progress import Progress
 
             with Progress(f"reading {file.name}") as progress:
                 found = facts(file, table, from_data=from_data, progress=progress)
@@ -147,11 +154,12 @@ def check(run: Run, /, words: tuple[str, ...], schemas: tuple[Path, ...], form: 
         with run.importing():
             from dpsql.curator import owner
         from dpsql.surfaces import terminal
+        from dpsql.surfaces.progress import Progress
 
         made, fields = [], []
         width, drawn = terminal.width(sys.stdout), terminal.draws(sys.stdout)
         for dataset in datasets:
-            with terminal.Progress(f"checking {dataset.name}") as progress:
+            with Progress(f"checking {dataset.name}") as progress:
                 report = owner.check(db, dataset, progress)
             if report.problems:
                 run.code = 2
@@ -239,6 +247,11 @@ def _report_lines(
     yield from table(names, rows, (False, True, True, False), width=width, drawn=drawn)
     if dataset.unit.column is not None:
         unit = visible(dataset.unit.column)
+        if report.unitless:
+            yield (
+                f"{report.unitless:,} rows have no {unit}: each is a unit of its own, "
+                "and the answers hide that row alone"
+            )
         yield (
             f"{report.units_over:,} values of {unit} have more than {dataset.unit.max_rows:,} "
             f"rows; {report.dropped:,} of their rows are not counted"

@@ -49,14 +49,15 @@ def shell(
     words: tuple[str, ...],
     schemas: tuple[Path, ...],
     user: str | None,
-    ledger: Path | None,
+    ledger: Path | str | None,
     form: str,
     **settings: Any,
 ) -> None:
     """Ask SQL at a prompt, or pipe statements in.
 
     A statement ends with a semicolon; .help lists the shell's own commands. Piped statements stop
-    at the first error; at the prompt, Ctrl-C stops a statement and says what it charged.
+    at the first error; at the prompt, Ctrl-C stops a statement and says what it charged. The
+    options hold until SET says otherwise; RESET returns to them.
 
     \b
     dpsql shell adult.duckdb -u alice
@@ -127,10 +128,12 @@ class Shell:
         return True
 
     def _answer(self, sql: str) -> None:
+        from dpsql.surfaces.progress import Progress
         from dpsql.surfaces.query import show
 
         with self._run.statement():
-            release = self._session.answer(sql.strip())
+            with Progress("counting"):
+                release = self._session.answer(sql.strip())
             show(release, self._form, None, self._run)
 
     def _command(self, words: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import sys
@@ -123,31 +122,3 @@ def cut(text: str, columns: int, ellipsis: str) -> str:
     while kept and cells(kept) > room:
         kept = kept[:-1]
     return kept + ellipsis
-
-
-class Progress:
-    """Shows on standard error, when a person watches it, how much of long work is done."""
-
-    def __init__(self, words: str) -> None:
-        self._words = words
-        self._shown = 0
-        self._watched = is_terminal(sys.stderr)
-
-    def __call__(self, done: int, steps: int) -> None:
-        """Show that `done` of `steps` steps are done."""
-        if self._watched:
-            text = signs(f"{self._words} … {100 * done // max(steps, 1)} %", sys.stderr)
-            self._write("\r" + text)
-            self._shown = cells(text)
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._shown:
-            self._write("\r" + " " * self._shown + "\r")
-
-    def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError):
-            sys.stderr.write(text)
-            sys.stderr.flush()

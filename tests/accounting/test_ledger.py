@@ -2,11 +2,8 @@
 
 import dataclasses
 import itertools
-import sys
 import threading
-from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
@@ -19,13 +16,6 @@ from dpsql.errors import BudgetError, BudgetExceeded, LedgerError, NoGrant, Usag
 TENTH = Gaussian(1, Fraction(5))  # rho = 1/(2 * 5)
 PURE_TENTH = Laplace(1, 1, Fraction(10))  # epsilon = 1/10
 VAST = Gaussian(2**62, Fraction(1, 2**64))
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    opened = Ledger.memory() if request.param == "memory" else Ledger.open(tmp_path / "a.ledger")
-    with opened:
-        yield opened
 
 
 def pay(ledger: Ledger, event: Event = TENTH, user: str = "alice", dataset: str = "adult") -> int:
@@ -339,29 +329,20 @@ def test_a_closed_ledger_answers_nothing(ledger: Ledger) -> None:
             refused()
 
 
-@pytest.fixture
-def restless() -> Iterator[None]:
-    """Threads that interrupt each other after every few instructions."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
-
-
 @pytest.mark.usefixtures("restless")
 def test_fifty_threads_spend_exactly_what_is_there(ledger: Ledger) -> None:
     for number in range(20):
-        user = f"user{number}"
-        ledger.grant(user, dataset="adult", epsilon=0.35, delta=0)
+        dataset = f"data{number}"
+        ledger.grant("alice", dataset=dataset, epsilon=0.35, delta=0)
         gate = threading.Barrier(50)
         outcomes: list[str] = []
 
         def buy(
-            user: str = user, gate: threading.Barrier = gate, kept: list[str] = outcomes
+            dataset: str = dataset, gate: threading.Barrier = gate, kept: list[str] = outcomes
         ) -> None:
             gate.wait()
             try:
-                pay(ledger, PURE_TENTH, user)
+                pay(ledger, PURE_TENTH, dataset=dataset)
                 kept.append("paid")
             except BudgetError as refusal:
                 kept.append(type(refusal).__name__)
@@ -372,7 +353,7 @@ def test_fifty_threads_spend_exactly_what_is_there(ledger: Ledger) -> None:
         for thread in threads:
             thread.join()
         assert sorted(outcomes) == ["BudgetExceeded"] * 47 + ["paid"] * 3
-        assert ledger.balance(user, "adult").spent_epsilon == 3 * PICO // 10
+        assert ledger.balance("alice", dataset).spent_epsilon == 3 * PICO // 10
 
 
 def test_receipts_and_grants_cannot_be_changed(ledger: Ledger) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from dpsql.accounting.events import PICO, Gaussian, Laplace
-from dpsql.accounting.filter import accepts
+from dpsql.accounting.filter import holds
 from dpsql.accounting.purse import LIMIT, NOTHING, Entry, Grant, Price, Purse
 
 
@@ -27,7 +27,7 @@ def test_on_no_path_is_more_accepted_than_granted(
     terms = grant(epsilon, delta)
     spent, paid = NOTHING, []
     for price in offered:
-        if accepts(terms, spent, price):
+        if holds(terms, spent + price):
             spent = spent + price
             paid.append(price)
     assert spent.rho == sum(price.rho for price in paid) <= LIMIT
@@ -57,17 +57,17 @@ def test_a_smaller_noise_is_never_cheaper() -> None:
 
 def test_pure_prices_add_and_rho_does_not_decide() -> None:
     terms = grant(1, 0)
-    assert accepts(terms, Price(LIMIT - 1, PICO - 1), Price(1, 1))
-    assert not accepts(terms, Price(0, PICO), Price(0, 1))
-    assert not accepts(terms, Price(0, None), Price(0, 0))
-    assert not accepts(terms, Price(LIMIT, 0), Price(1, 1))
+    assert holds(terms, Price(LIMIT - 1, PICO - 1) + Price(1, 1))
+    assert not holds(terms, Price(0, PICO) + Price(0, 1))
+    assert not holds(terms, Price(0, None) + Price(0, 0))
+    assert not holds(terms, Price(LIMIT, 0) + Price(1, 1))
 
 
 def test_epsilon_does_not_decide_under_a_delta() -> None:
     terms = grant(1, 1e-6)
-    assert accepts(terms, Price(terms.rho - 1, None), Price(1, None))
-    assert accepts(terms, Price(0, LIMIT), Price(terms.rho, LIMIT))
-    assert not accepts(terms, Price(terms.rho, 0), Price(1, 0))
+    assert holds(terms, Price(terms.rho - 1, None) + Price(1, None))
+    assert holds(terms, Price(0, LIMIT) + Price(terms.rho, LIMIT))
+    assert not holds(terms, Price(terms.rho, 0) + Price(1, 0))
 
 
 @pytest.mark.parametrize("rho", [float("nan"), float("inf"), -1, 1.0, True, None, "1"])

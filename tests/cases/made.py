@@ -15,6 +15,8 @@ from typing import Any
 
 import duckdb
 
+from tests.query.tables import quoted, sql_literal
+
 VISITS = """
 dataset = "visits"
 neighbours = "add-remove"
@@ -226,12 +228,7 @@ def _meaning(row: Row, fields: dict[str, Field]) -> Row | None:
 def _table(
     connection: duckdb.DuckDBPyConnection, name: str, types: dict[str, str], rows: list[Row]
 ) -> None:
-    def quoted(text: str) -> str:
-        return '"' + text.replace('"', '""') + '"'
-
     listed = ", ".join(f"{quoted(field)} {sql_type}" for field, sql_type in types.items())
     connection.execute(f"CREATE TABLE {quoted(name)} ({listed})")
-    marks = ", ".join("?" * len(types))
-    connection.executemany(
-        f"INSERT INTO {quoted(name)} VALUES ({marks})", [list(row.values()) for row in rows]
-    )
+    values = ", ".join(f"({', '.join(map(sql_literal, row.values()))})" for row in rows)
+    connection.execute(f"INSERT INTO {quoted(name)} VALUES {values}")

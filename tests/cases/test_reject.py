@@ -27,12 +27,12 @@ def touched(path: Path) -> list[tuple[str, int, int]]:
 def test_it_is_refused_in_reviewed_words_and_charges_nothing(
     case: dict[str, str], session: Session
 ) -> None:
-    dump, files = session.ledger.dump(), touched(session.ledger_path)
+    dump, files = session.ledger.dump(), touched(session.ledger_place)
     with pytest.raises(Refused) as caught:
         session.answer(case["sql"], epsilon=0.1)
     assert (caught.value.reason, caught.value.hint) == TEXTS[case["id"]]
     assert session.ledger.dump() == dump
-    assert touched(session.ledger_path) == files
+    assert touched(session.ledger_place) == files
     assert session.last_charge is None
 
 

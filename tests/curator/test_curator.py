@@ -58,6 +58,9 @@ class Spy:
         listed = {name: np.ascontiguousarray(codes[:, i]) for i, name in enumerate(columns)}
         return Sealed(Cells(listed, np.array(list(cells.values()), np.int64)))
 
+    def ready(self):
+        pass
+
     def snapshot(self):
         return self.stamp
 
@@ -189,7 +192,7 @@ def test_a_source_that_is_gone_costs_nothing(monkeypatch):
     def gone():
         raise SourceError("there is no database")
 
-    monkeypatch.setattr(spy, "snapshot", gone)
+    monkeypatch.setattr(spy, "ready", gone)
     before = ledger.dump()
     with pytest.raises(SourceError):
         Curator(spy, ledger, "alice").measure(workload("a"), NO_NOISE, "SELECT")

@@ -118,9 +118,11 @@ def test_text_of_a_csv_file_stays_text(bench: Any) -> None:
 def test_no_row_of_a_csv_file_decides_whether_it_is_read(bench: Any) -> None:
     path = bench.folder / "a.csv"
     whole = "age\n" + "1\n" * 50_000
-    for last in ("1.7", "secret", "", '"', "1,2,3", "99999999999999999999", "0x1", "+ 1"):
+    for last in ("1.7", "secret", "", '"', "99999999999999999999", "0x1", "+ 1"):
         path.write_text(f"{whole}{last}\n")
         assert bench.count(path, bench.dataset(AGE)) == Counter({(1,): 50_000}), last
+    path.write_text(f"{whole}2,3,4\n")  # what a line has beyond the header is dropped
+    assert bench.count(path, bench.dataset(AGE)) == Counter({(1,): 50_000, (2,): 1})
     path.write_text(f"{whole} +2 \n")
     assert bench.count(path, bench.dataset(AGE)) == Counter({(1,): 50_000, (2,): 1})
 
@@ -352,3 +354,21 @@ def test_every_type_that_does_not_do_is_told_at_once(bench: Any) -> None:
         '"category" with its values, or a query source that casts it, [source] query = '
         '"SELECT ... CAST(j AS DATE) AS j ..."',
     ]
+
+
+def test_units_of_a_csv_file_are_bounded_whatever_their_ids(bench: Any) -> None:
+    path = bench.folder / "a.csv"
+    path.write_text("id,age\n" + "abc,1\n" * 1000 + "7,1\n")
+    assert bench.count(path, bench.dataset(AGE, unit=Unit("id", 3))) == Counter({(1,): 4})
+    number = Column("id", Kind.INTEGER, minimum=0, maximum=9, nullable=True)
+    with pytest.raises(SourceError, match="the unit column id of a CSV file is read as text"):
+        bench.open(path, bench.dataset(AGE, number, unit=Unit("id", 3)))
+    renamed = Column("other", Kind.BOOLEAN, nullable=True, source="ID")
+    with pytest.raises(SourceError, match="is read as text"):
+        bench.open(path, bench.dataset(AGE, renamed, unit=Unit("id", 3)))
+
+
+def test_lines_of_a_csv_file_may_end_in_different_ways(bench: Any) -> None:
+    path = bench.folder / "a.csv"
+    path.write_bytes(b"k,age\na,1\nb,2\r\na,3\n")
+    assert bench.count(path, bench.dataset(AGE)) == Counter({(1,): 1, (2,): 1, (3,): 1})

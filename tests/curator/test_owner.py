@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gzip
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -57,6 +58,35 @@ def test_units_over_the_bound_are_counted_among_the_rows_that_are_left(bench: An
     path = bench.table(FIELDS, ROWS)
     report = check(path, bench.dataset(AGE, SEX, PAY, unit=Unit("id", 1)))
     assert (report.left, report.units_over, report.dropped, report.counted) == (5, 1, 2, 3)
+
+
+def test_rows_without_a_unit_are_counted(bench: Any) -> None:
+    path = bench.table(FIELDS, [*ROWS, (None, 99, "f", 1.0), (None, 3, "f", 1.0)])
+    assert check(path, bench.dataset(AGE, SEX, PAY, unit=Unit("id", 1))).unitless == 2
+    assert check(path, bench.dataset(AGE, SEX, PAY)).unitless == 0
+
+
+LINES = {
+    "a,age\n1,2\n\n3,4\n": (),
+    'a,age\r\n"x\ny",2\r\n3,4\r\n': ("quoted fields hold 1 line ends, up to 1 in one row",),
+    'a,age\n1,2\n"x,3\n4,5\ny",6\n7,8\n': ("quoted fields hold 2 line ends, up to 2 in one row",),
+    'a,age\n1,2\n"x,3\n4,5\n6,7\n': ("3 of 4 lines are not read as rows",),
+    "a,age\n1,2\n3\n4,5\n": ("1 of 3 lines are not read as rows",),
+    "a,age\n1,2\n\udcff,3\n4,5\n": ("1 of 3 lines are not read as rows",),
+}
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("text", LINES)
+def test_lines_of_a_csv_file_that_are_no_rows_are_remarked(
+    bench: Any, text: str, zipped: bool
+) -> None:
+    content = text.encode("utf-8", "surrogateescape")
+    path = bench.folder / ("a.csv.gz" if zipped else "a.csv")
+    path.write_bytes(gzip.compress(content) if zipped else content)
+    remarks = check(path, bench.dataset(AGE)).remarks
+    assert len(remarks) == len(LINES[text])
+    assert all(map(str.startswith, remarks, LINES[text]))
 
 
 def test_the_report_agrees_with_what_the_engine_counts(bench: Any) -> None:
@@ -195,8 +225,8 @@ def test_a_file_is_a_table(bench: Any, suffix: str) -> None:
 
 def test_only_commands_of_the_owner_import_what_prints_true_numbers() -> None:
     root = Path(str(dpsql.__file__)).parent
-    private = {"dpsql.curator.owner", "dpsql.curator.facts"}
-    allowed = {"curator/facts.py", "surfaces/schema_cmd.py"}
+    private = {"dpsql.curator.owner", "dpsql.curator.facts", "dpsql.curator.lines"}
+    allowed = {"curator/facts.py", "curator/owner.py", "surfaces/schema_cmd.py"}
     for path in root.rglob("*.py"):
         names: set[str] = set()
         for node in ast.walk(ast.parse(path.read_text())):

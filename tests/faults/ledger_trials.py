@@ -3,6 +3,7 @@
 What a process prints after a charge has returned is an answer that an analyst may have seen.
 """
 
+import contextlib
 import ctypes
 import os
 import random
@@ -12,7 +13,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from types import FrameType
 from typing import Any
@@ -25,7 +26,13 @@ from dpsql.accounting.ledger import Ledger
 from dpsql.errors import BudgetExceeded, LedgerError
 
 ROOM = os.path.dirname(os.path.abspath(dpsql.accounting.__file__))
-KEEPERS = ("ledger.py", "states.py", "sqlite_page.py", "sqlite_book.py")
+PURE = {
+    f"{ROOM}/{name}.py"
+    for name in (
+        *("events", "convert", "fields", "purse", "rows", "seal"),
+        *("footprint", "joint", "dense", "shares", "pieces", "runs", "pack"),
+    )
+}
 EVENT = Gaussian(1, Fraction(500))
 
 
@@ -33,13 +40,14 @@ def pay(ledger: Ledger, statement: str, user: str = "alice") -> int:
     return ledger.charge(user, "adult", EVENT, statement=statement).seq
 
 
-def pay_for(ledger: Ledger, code: int, statement: str, user: str = "alice") -> int:
+def pay_for(
+    ledger: Ledger, code: int, statement: str, user: str = "alice", dataset: str = "adult"
+) -> int:
     """Charge for the people with one code of a column."""
     axis = Axis("sex", (0, code + 1, code + 2), (0, 1, 0))
     loss = Loss(0, (Factor((axis,), (0, EVENT.rho)),), EVENT.rho)
-    return ledger.charge(
-        user, "adult", EVENT, statement=statement, footprint=Footprint(loss, None)
-    ).seq
+    footprint = Footprint(loss, None)
+    return ledger.charge(user, dataset, EVENT, statement=statement, footprint=footprint).seq
 
 
 def say(text: str) -> None:
@@ -68,36 +76,44 @@ def ended(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def at_line(
-    number: int, act: Callable[[], None], files: Sequence[str] = ("",)
-) -> Callable[[FrameType, str, Any], Any]:
-    """A trace function that acts when the `number`-th line of the accounting room is reached.
+class Trace:
+    """A trace function that acts at the `number`-th line of the accounting room.
 
-    Only lines of files with the given ends count.
+    A line counts once a phase, however often a loop comes back to it; what only computes, not.
     """
-    left, ends = number, tuple(files)
 
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal left
-        place = frame.f_code.co_filename
-        if not place.startswith(ROOM) or not place.endswith(ends):
+    def __init__(self, number: int, act: Callable[[], None]) -> None:
+        self.left, self.act = number, act
+        self.seen: set[tuple[str, int]] = set()
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
+        name = frame.f_code.co_filename
+        if not name.startswith(ROOM) or name in PURE:
             return None
-        if event == "line":
-            left -= 1
-            if left == 0:
-                act()
-        return trace
+        line = (name, frame.f_lineno)
+        if event == "line" and line not in self.seen:
+            self.seen.add(line)
+            self.left -= 1
+            if self.left == 0:
+                self.act()
+        return self
 
-    return trace
+    def phase(self) -> None:
+        """From here on, all lines are new."""
+        self.seen.clear()
 
 
-def race(path: str) -> None:
-    """For every user named on standard input, try to buy once."""
+def race(path: str, rank: str) -> None:
+    """For every user and dataset named on standard input, try to buy once.
+
+    A `%` in the name of the user stands for the rank of this racer.
+    """
     with Ledger.open(path, create=False) as ledger:
         say("ready")
-        for user in sys.stdin:
+        for line in sys.stdin:
+            user, dataset = line.replace("%", rank).split()
             try:
-                pay(ledger, "", user.strip())
+                ledger.charge(user, dataset, EVENT, statement="")
                 say("paid")
             except BudgetExceeded:
                 say("refused")
@@ -107,9 +123,10 @@ def race_for(path: str, code: str) -> None:
     """The same, about the people with one code."""
     with Ledger.open(path, create=False) as ledger:
         say("ready")
-        for user in sys.stdin:
+        for line in sys.stdin:
+            user, dataset = line.split()
             try:
-                pay_for(ledger, int(code), "", user.strip())
+                pay_for(ledger, int(code), "", user, dataset)
                 say("paid")
             except BudgetExceeded:
                 say("refused")
@@ -123,9 +140,10 @@ def kill_people_at_lines(path: str) -> None:
 
     def work(number: int) -> None:
         ledger = Ledger.open(path)
-        sys.settrace(at_line(number, lambda: os.kill(os.getpid(), signal.SIGKILL), KEEPERS))
+        sys.settrace(Trace(number, lambda: os.kill(os.getpid(), signal.SIGKILL)))
         pay_for(ledger, number % 5, str(number))
         sys.settrace(None)
+        ledger.close()
         say(str(number))
 
     number = 1
@@ -137,14 +155,19 @@ def kill_people_at_lines(path: str) -> None:
 def kill_at_lines(path: str) -> None:
     """Die at each line that opening and two charges go through, in turn."""
 
+    load(path)
+
     def work(number: int) -> None:
-        sys.settrace(at_line(number, lambda: os.kill(os.getpid(), signal.SIGKILL)))
+        trace = Trace(number, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        sys.settrace(trace)
         ledger = Ledger.open(path)
         for part in "ab":
+            trace.phase()
             statement = f"{number}{part}"
             pay(ledger, statement)
             say(statement)
         sys.settrace(None)
+        ledger.close()
 
     number = 1
     while ended(child(work, number)) == -signal.SIGKILL:
@@ -153,20 +176,33 @@ def kill_at_lines(path: str) -> None:
 
 
 def kill_at_instants(path: str, runs: str) -> None:
-    """Be killed from outside at any instant, while charging."""
+    """Be killed from outside at any instant, while charging or, now and then, while opening."""
     draw = random.Random(20261128)
+    load(path)
 
-    def work(run: int) -> None:
+    def work(run: int, opened: int) -> None:
         ledger = Ledger.open(path)
+        os.write(opened, b".")
         for number in range(10**6):
             pay(ledger, f"{run}.{number}")
             say(f"{run}.{number}")
 
     for run in range(int(runs)):
-        pid = child(work, run)
-        time.sleep(draw.uniform(0.001, 0.04))
+        heard, opened = os.pipe()
+        pid = child(work, run, opened)
+        if run % 5:
+            os.read(heard, 1)
+        time.sleep(draw.uniform(0.0, 0.03))
         os.kill(pid, signal.SIGKILL)
         ended(pid)
+        os.close(heard)
+        os.close(opened)
+
+
+def load(path: str) -> None:
+    """Import what opening a ledger imports, so that children need not."""
+    with contextlib.suppress(LedgerError):
+        Ledger.open(path, create=False).close()
 
 
 def fork_after_open(path: str) -> None:

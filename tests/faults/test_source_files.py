@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import sqlite3
 import struct
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,47 +19,9 @@ import duckdb
 import pytest
 
 from dpsql.curator.engines import DuckDBEngine
-from dpsql.curator.sealed import unseal
 from dpsql.errors import SourceError
 from dpsql.schema import Column, Dataset, Kind, Neighbours, Source, Unit
-
-AGE = Column("age", Kind.INTEGER, minimum=0, maximum=9)
-ENGINE_WORDS = ("Error:", "duckdb.org", "Exception", "LINE 1", "checksum", "PID", "/tmp", "__dpsql")
-
-
-def declared(**source: str) -> Dataset:
-    where = Source(**source) if source else Source(table="t")
-    return Dataset("d", (AGE,), Neighbours.ADD_REMOVE, Unit(), where)
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
-    path = tmp_path / "private place" / "clinic's ü.duckdb"
-    path.parent.mkdir()
-    with duckdb.connect(str(path)) as made:
-        made.execute("CREATE TABLE t AS SELECT i % 10 AS age, i AS id FROM range(100_000) r(i)")
-    return path
-
-
-def refusal(path: Path, dataset: Dataset | None = None) -> str:
-    """The message with which an engine refuses to open; it holds nothing of the engine's own."""
-    with pytest.raises(SourceError) as caught:
-        DuckDBEngine(path, dataset or declared())
-    return checked(caught.value)
-
-
-def checked(error: BaseException) -> str:
-    said = str(error)
-    assert not any(word in said for word in ENGINE_WORDS), said
-    assert "private place" not in said
-    assert error.__cause__ is None and (error.__context__ is None or error.__suppress_context__)
-    told = "".join(traceback.format_exception(error))
-    assert "_duckdb" not in told
-    return said
-
-
-def total(engine: DuckDBEngine) -> int:
-    return int(unseal(engine.counts(())).counts[0])
+from tests.faults.sources import AGE, checked, declared, refusal, total
 
 
 def test_a_missing_file(database: Path) -> None:
@@ -286,8 +245,8 @@ def test_a_query_that_fails_on_the_rows_does_not_quote_them(database: Path) -> N
         "SELECT CASE WHEN id = 77777 THEN CAST('secret' || id AS BIGINT) ELSE age END AS age FROM t"
     )
     engine = DuckDBEngine(database, declared(query=query))
-    with pytest.raises(SourceError, match="under \\[source\\] fails") as caught:
-        engine.counts(("age",))
+    with pytest.raises(SourceError, match="rows that cannot be read") as caught:
+        engine.ready()
     assert "secret" not in checked(caught.value) and "77777" not in checked(caught.value)
     told = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
     assert "secret77777" not in "".join(told.format())
@@ -378,62 +337,6 @@ def test_a_snapshot_is_the_same_for_all_who_look(database: Path) -> None:
     after = DuckDBEngine(database, declared())
     assert after.snapshot() != before and total(after) == 100_001
     after.close()
-
-
-def test_ctrl_c_stops_a_count_at_once(database: Path) -> None:
-    slow = "SELECT age FROM t, range(2_000_000) r(i) WHERE hash(t.id * i) = 1"
-    engine = DuckDBEngine(database, declared(query=slow))
-    for _ in range(3):
-        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
-        started = time.monotonic()
-        with pytest.raises(KeyboardInterrupt) as caught:
-            engine.counts(("age",))
-        timer.join()
-        assert time.monotonic() - started < 5
-        assert caught.value.__context__ is None
-    engine.close()
-
-
-def test_another_thread_stops_a_count(database: Path) -> None:
-    slow = "SELECT age FROM t, range(2_000_000) r(i) WHERE hash(t.id * i) = 1"
-    engine = DuckDBEngine(database, declared(query=slow))
-    timer = threading.Timer(0.3, engine.interrupt)
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        engine.counts(("age",))
-    timer.join()
-    stopped: list[BaseException] = []
-
-    def count() -> None:
-        try:
-            engine.counts(("age",))
-        except KeyboardInterrupt as error:
-            stopped.append(error)
-
-    worker = threading.Thread(target=count)
-    worker.start()
-    time.sleep(0.3)
-    engine.interrupt()
-    worker.join(10)
-    assert len(stopped) == 1
-    engine.close()
-
-
-def test_an_engine_counts_again_after_it_was_stopped(database: Path) -> None:
-    engine = DuckDBEngine(database, declared())
-    engine.interrupt()
-    assert total(engine) == 100_000
-    for pause in (0.0, 0.001, 0.003, 0.01):
-        timer = threading.Timer(pause, os.kill, (os.getpid(), signal.SIGINT))
-        with contextlib.suppress(KeyboardInterrupt):
-            timer.start()
-            for _ in range(100):
-                engine.counts(("age",))
-                time.sleep(0.001)
-        timer.join()
-        assert total(engine) == 100_000
-    engine.close()
 
 
 def test_no_folder_for_temporary_files(database: Path, monkeypatch: Any) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from dpsql.accounting.events import Event, Gaussian, Laplace
 from dpsql.mechanisms.answers import Answers
 from dpsql.mechanisms.law import atoms, stddev
-from dpsql.query.compile import Count, Estimator
+from dpsql.query.estimators import Count, Estimator
 from dpsql.query.expr import Call, Const, Expr, Slot
 
 SLACK = 1e-9  # of chances that were left out or rounded

@@ -11,7 +11,7 @@ import pytest
 from dpsql.mechanisms.answers import Answers
 from dpsql.mechanisms.law import coverage, stddev
 from dpsql.mechanisms.quantile import half_width, simultaneous
-from dpsql.query.compile import Count, Mean, Sum
+from dpsql.query.estimators import Count, Mean, Sum
 from tests.mechanisms.judged import (
     COUNTS,
     SLACK,
@@ -138,6 +138,7 @@ def test_a_difference_of_an_answer_and_itself_is_known():
 
 MEAN = Mean(0, 1, Fraction(0), Fraction(1))
 HOURS = Mean(0, 1, Fraction(1), Fraction(99))
+DELAY = Mean(0, 1, Fraction(-60), Fraction(1500))  # B35: a range that is not symmetric
 
 
 def true_mean(estimator: Mean, above: int, below: int) -> float:
@@ -149,7 +150,7 @@ def true_mean(estimator: Mean, above: int, below: int) -> float:
 @pytest.mark.parametrize("law", [*SMALL, gauss(5)], ids=str)
 def test_a_mean_covers_whatever_its_denominator(parts, law):
     """Fieller, with tiny, small and large denominators; withheld ones have the whole range."""
-    for estimator in (MEAN, HOURS):
+    for estimator in (MEAN, HOURS, DELAY):
         for level in (0.8, 0.95):
             found = judge(A, [estimator], parts, law, level)
             assert found.covers(true_mean(estimator, *parts)) >= level - SLACK
@@ -185,6 +186,7 @@ RATIOS = {
     "complement": (call("-", num(1), call("/", A, B)), lambda a, b: 1 - a / b),
     "shifted": (call("/", call("+", A, num(5)), call("+", B, num(3))),
                 lambda a, b: (a + 5) / (b + 3)),
+    "reciprocal": (call("/", num(1), B), lambda a, b: 1 / b),
     "by a difference": (call("/", A, call("-", A, B)), lambda a, b: a / (a - b)),
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ import pytest
 from dpsql.accounting.events import Gaussian
 from dpsql.mechanisms.answers import Answers
 from dpsql.mechanisms.estimate import estimate
-from dpsql.query.compile import Count, Mean, Spread, Sum
+from dpsql.query.estimators import Count, Mean, Spread, Sum
 from dpsql.query.expr import Slot
 
 LAW = Gaussian(1, Fraction(9))
@@ -64,7 +64,11 @@ def test_sums_beyond_64_bits_are_exact():
     [found] = values([[big]], Sum(0, Fraction(1, 100), "DECIMAL(38,2)"))
     assert found.listed() == [decimal.Decimal(big) / 100]
     [found] = values([[big]], Sum(0, Fraction(7), "HUGEINT"))
-    assert found.values.tolist() == [float(big * 7)]
+    assert (found.type, found.listed()) == ("HUGEINT", [big * 7])
+    [found] = values([[-big]], Sum(0, Fraction(1 << 62), "HUGEINT"))
+    assert (found.type, found.listed()) == ("HUGEINT", [-big << 62])
+    [found] = values([[big]], Sum(0, Fraction(1 << 66), "HUGEINT"))  # beyond HUGEINT itself
+    assert (found.type, found.listed()) == ("DOUBLE", [float(big << 66)])
     [found] = values([[big << 10]], Sum(0, Fraction(1), "HUGEINT"), factors=[1 << 12])
     assert found.values.tolist() == [((big << 10) + (1 << 11)) >> 12]
 

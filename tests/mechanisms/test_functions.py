@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.answers import Answers
-from dpsql.query.compile import Count, Mean
+from dpsql.query.estimators import Count, Mean
 from dpsql.query.expr import Cast, Const, Op, Slot
 from tests.mechanisms.judged import (
     COUNTS,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.answers import Answers
-from dpsql.query.compile import Spread
+from dpsql.query.estimators import Spread
 from tests.mechanisms.judged import (
     A,
     gauss,

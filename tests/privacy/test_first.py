@@ -97,10 +97,10 @@ def test_nothing_is_read_before_it_is_paid(sql, backend, tmp_path, monkeypatch):
     with Session(path, user=USER, ledger=ledger) as session:
         release = session.answer(sql, rho=1e-3, backend=backend)
         assert spy.kinds("charge", "rows", "noise") == ["charge", "rows", "noise"]
-        (price,) = [more for kind, more in spy.happened if kind == "charge"]
+        (charged,) = [more for kind, more in spy.happened if kind == "charge"]
         assert len(durable) >= 2
-        assert set(durable) == {price.rho}
-        assert release.charged.rho == price.rho / 1e12
+        assert set(durable) == {charged.rho}
+        assert release.charged.rho == charged.rho / 1e12
         before = next(i for i, (kind, _) in enumerate(spy.happened) if kind == "charge")
         opening = [text for kind, text in spy.happened[:before] if kind == "sql"]
         assert all(text.startswith(OPENING) for text in opening)
@@ -132,8 +132,8 @@ def test_what_is_free_or_refused_reads_no_row(source, tmp_path, monkeypatch):
         with pytest.raises(SourceError) as caught:
             session.answer(ASKED[0], rho=1e-3)
         assert "row of" not in shown(caught.value)
-        assert session.last_charge.rho == pytest.approx(1e-3, rel=1e-5)
-        assert spy.kinds("charge", "rows", "noise") == ["charge"]
+        assert session.last_charge is None and ledger.dump() == dump
+        assert spy.kinds("charge", "rows", "noise") == []
 
 
 def test_what_is_free_or_refused_begins_no_write_transaction(tmp_path, monkeypatch):
@@ -183,6 +183,28 @@ def test_what_cannot_be_paid_opens_no_database(tmp_path, monkeypatch):
         assert session.last_charge is None
     assert all(text.startswith(OPENING) for text in spy.texts())
     assert spy.kinds("charge", "rows", "noise") == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "confidence"),
+    [
+        ("SELECT age, hours, STDDEV(age) FROM people GROUP BY ALL LIMIT 3", 1 - 1e-7),
+        ("SELECT age, AVG(rich) FROM people GROUP BY age HAVING COUNT(*) > 1", 1 - 1e-9),
+        (f"SELECT {' + '.join(['STDDEV(age)'] * 60)} FROM people", 1 - 1e-9),
+    ],
+    ids=["limit", "having", "sum"],
+)
+def test_a_level_that_no_interval_can_have_is_refused_before_the_charge(sql, confidence, tmp_path):
+    """Law 5: not after it, where nothing could be released any more."""
+    ledger = purse()
+    with Session(table(tmp_path, rows(9)), user=USER, ledger=ledger) as session:
+        dump = ledger.dump()
+        for ask in (session.answer, session.explain):
+            with pytest.raises(UsageError, match="closer to 1"):
+                ask(sql, rho=0.1, confidence=confidence)
+        assert ledger.dump() == dump
+        for sql in ASKED:
+            assert session.answer(sql, rho=0.1, confidence=1 - 1e-7).rows
 
 
 # -- what fails after the charge ----------------------------------------------------------------

@@ -95,8 +95,8 @@ class Watched:
         curator = watched.session._curator(watched.session.datasets["town"])
         measure = curator.measure
 
-        def noted(workload: Any, noise: Any, statement: str) -> Any:
-            found = measure(workload, noise, statement)
+        def noted(workload: Any, noise: Any, *more: Any) -> Any:
+            found = measure(workload, noise, *more)
             cells = unseal(curator._cells(workload.domain.names))
             watched.true = workload.matvec(cells.codes, cells.counts)
             watched.law = found.event

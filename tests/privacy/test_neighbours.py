@@ -54,6 +54,9 @@ class Fixed:
         kept = np.flatnonzero(self._counts)
         return Sealed(Cells({"age": kept.astype(np.int64)}, self._counts[kept]))
 
+    def ready(self):
+        pass
+
     def snapshot(self):
         return "the same"
 

@@ -100,10 +100,10 @@ def charges(ledger: Ledger) -> list[Any]:
 
 
 def spent(path: Path) -> int:
-    """The rho of all charges that a stranger finds in a ledger's file."""
+    """What all charges took together, in pico of rho, that a stranger finds in a ledger's file."""
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as found:
         (total,) = found.execute(
-            "SELECT coalesce(sum(price_rho), 0) FROM entry WHERE kind = 'charge'"
+            "SELECT coalesce(max(after_rho), 0) FROM entry WHERE kind = 'charge'"
         ).fetchone()
     found.close()
     return int(total)
@@ -178,7 +178,7 @@ def watch(patch: pytest.MonkeyPatch) -> Watch:
 
     def charged(ledger: Ledger, *args: Any, **named: Any) -> Any:
         receipt = charge(ledger, *args, **named)
-        found.happened.append(("charge", receipt.price))
+        found.happened.append(("charge", receipt.charged))
         return receipt
 
     def drawn(name: str) -> Callable[..., Any]:

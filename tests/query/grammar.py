@@ -7,441 +7,33 @@ mean of a condition is ours. The expected value never passes through dpsql.
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from decimal import Decimal
+from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
-from typing import Any
 
-from dpsql.schema import Column, Dataset, Kind, Neighbours, Source, Unit
+from tests.query.expressions import Expressions
+from tests.query.tables import ALIASES, Source_, Table, quoted
 
-_SUM, _SUM_END, _MEAN, _MEAN_END = "\x01", "\x02", "\x03", "\x04"
-_NAMES = (
-    "a", "b", "c", "D", "Age", "été", "two words", 'quo"te', "select", "order", "group", "k0", "a0",
-    "v", "i", "row#", "#", "count", "x.y", "null", "Ärger", "ärger",
-)  # fmt: skip
-_ALIASES = (*_NAMES, "n", "m", "x", "y")
-_TEXTS = ("a", "B", "b", "", "10", "2", "x y", "it's", "é", "Z%", "_", "NULL", "true", 'q"', "\\")
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
+_SUM, _SUM_END, _MEAN, _MEAN_END, _BELOW, _BELOW_END = (
+    "\x01",
+    "\x02",
+    "\x03",
+    "\x04",
+    "\x05",
+    "\x06",
+)
 
 
 def asked(sql: str) -> str:
     """The statement as an analyst writes it."""
-    return sql.translate({ord(mark): None for mark in (_SUM, _SUM_END, _MEAN, _MEAN_END)})
+    return sql.translate({ord(mark): None for mark in map(chr, range(1, 7))})
 
 
 def expected(sql: str) -> str:
     """The statement whose answer by DuckDB is the value that we must give."""
     sql = sql.replace(_SUM, "COALESCE(").replace(_SUM_END, ", 0)")
+    sql = sql.replace(_BELOW, "NULLIF(").replace(_BELOW_END, ", 0)")
     return sql.replace(_MEAN, "(").replace(_MEAN_END, ")::INTEGER")
-
-
-@dataclass(frozen=True)
-class Table:
-    """A declared dataset and rows that lie in its domain."""
-
-    dataset: Dataset
-    rows: list[tuple[Any, ...]]
-    full: bool  # every cell of the domain is there
-
-    @property
-    def fields(self) -> str:
-        return ", ".join(f"{quoted(c.name)} {c.sql_type}" for c in self.dataset.columns)
-
-
-def table(rng: Random) -> Table:
-    """A random schema of up to five columns, and a few rows of it."""
-    names: list[str] = []
-    for name in rng.sample(_NAMES, rng.randint(1, 5)):
-        if name.casefold() not in {n.casefold() for n in names}:
-            names.append(name)
-    columns = tuple(_column(rng, name) for name in names)
-    name = rng.choice(["t", "T two", "select", 'd"x', "données", columns[0].name])
-    dataset = Dataset(name, columns, Neighbours.ADD_REMOVE, Unit(), Source(table="t"))
-    cells = 1
-    for column in columns:
-        cells *= column.cells
-    full = cells <= 300 and rng.random() < 0.6
-    rows = _all_cells(columns) if full else []
-    for _ in range(rng.choice([0, 1, 5, 30])):
-        rows.append(tuple(column.point(rng.randrange(column.cells)) for column in columns))
-    return Table(dataset, rows, full)
-
-
-def _all_cells(columns: Sequence[Column]) -> list[tuple[Any, ...]]:
-    rows: list[tuple[Any, ...]] = [()]
-    for column in columns:
-        rows = [(*row, column.point(code)) for row in rows for code in range(column.cells)]
-    return rows
-
-
-def _column(rng: Random, name: str) -> Column:
-    nullable = rng.random() < 0.4
-    match rng.randrange(8):
-        case 0 | 1:
-            values = tuple(rng.sample(_TEXTS, rng.randint(2, 5)))
-            return Column(name, Kind.CATEGORY, nullable, values=values)
-        case 2:
-            numbers = tuple(rng.sample([-7, -1, 0, 1, 2, 3, 10, 200], rng.randint(2, 4)))
-            return Column(name, Kind.CATEGORY, nullable, values=numbers)
-        case 3 | 4:
-            low = rng.choice([-3, -1, 0, 1, 20])
-            return Column(
-                name, Kind.INTEGER, nullable, minimum=low, maximum=low + rng.randint(1, 6)
-            )
-        case 5:
-            low, step = rng.choice(
-                [("0", "0.5"), ("-1", "0.25"), ("0.1", "0.1"), ("10", "5"), ("-0.3", "0.2")]
-            )
-            top = Decimal(low) + rng.randint(1, 5) * Decimal(step)
-            return Column(
-                name, Kind.NUMBER, nullable, minimum=Decimal(low), maximum=top, step=Decimal(step)
-            )
-        case 6:
-            start = datetime.date(2024, rng.choice([1, 2, 12]), rng.choice([1, 28, 31 - 2]))
-            step = rng.choice(["day", "week", "month", "year"])
-            days = {"day": 1, "week": 7, "month": 31, "year": 366}[step] * rng.randint(1, 4)
-            return Column(
-                name, Kind.DATE, nullable, minimum=start,
-                maximum=start + datetime.timedelta(days=days), step=step,
-            )  # fmt: skip
-        case _:
-            if rng.random() < 0.3:
-                edges = tuple(Decimal(e) for e in ("-10", "0", "2.5", "100")[: rng.randint(3, 4)])
-                return Column(name, Kind.NUMBER, nullable, edges=edges)
-            return Column(name, Kind.BOOLEAN, nullable)
-
-
-@dataclass
-class Source_:
-    """What FROM gives: the text of a column by kind, as the analyst may write it."""
-
-    columns: dict[str, list[tuple[str, Column]]] = field(default_factory=dict)
-
-    def add(self, written: str, column: Column) -> None:
-        self.columns.setdefault(kind_of(column), []).append((written, column))
-
-
-def kind_of(column: Column) -> str:
-    if column.edges:
-        return "bins"
-    if column.kind is Kind.CATEGORY:
-        return "number" if isinstance(column.values[0], int) else "text"
-    return {
-        Kind.INTEGER: "number", Kind.NUMBER: "number", Kind.DATE: "date", Kind.BOOLEAN: "boolean",
-    }[column.kind]  # fmt: skip
-
-
-class Expressions:
-    """Random expressions over the columns of one FROM clause."""
-
-    def __init__(self, rng: Random, source: Source_) -> None:
-        self.rng, self.source = rng, source
-
-    def pick(self, *makers: Callable[[], str]) -> str:
-        return self.rng.choice(makers)()
-
-    def column(self, kind: str) -> tuple[str, Column] | None:
-        found = self.source.columns.get(kind)
-        return self.rng.choice(found) if found else None
-
-    def of(self, kind: str, depth: int) -> str:
-        match kind:
-            case "number":
-                return self.number(depth)
-            case "text":
-                return self.text(depth)
-            case "date":
-                return self.date(depth)
-            case _:
-                return self.condition(depth)
-
-    # -- conditions ----------------------------------------------------------------------------
-
-    def condition(self, depth: int) -> str:
-        rng = self.rng
-        if depth <= 0:
-            return self.pick(self.flag, self.known, self.membership, self.order)
-        d = depth - 1
-        match rng.randrange(16):
-            case 0 | 1:
-                parts = [self.condition(d) for _ in range(rng.randint(2, 3))]
-                return "(" + f" {rng.choice(['AND', 'OR'])} ".join(parts) + ")"
-            case 2:
-                return f"(NOT {self.condition(d)})"
-            case 3:
-                test = rng.choice(
-                    ["TRUE", "FALSE", "NULL", "UNKNOWN", "NOT TRUE", "NOT FALSE", "NOT NULL"]
-                )
-                return f"({self.condition(d)} IS {test})"
-            case 4:
-                op = rng.choice(["=", "<>", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", "<", ">="])
-                return f"({self.condition(d)} {op} {self.condition(d)})"
-            case 5:
-                return (
-                    f"(CASE WHEN {self.condition(d)} THEN {self.condition(d)} "
-                    f"{rng.choice(['', 'ELSE ' + self.condition(d)])} END)"
-                )
-            case 6:
-                return f"COALESCE({self.condition(d)}, {rng.choice(['TRUE', 'FALSE'])})"
-            case 7:
-                low, high = self.number(d), self.number(d)
-                return f"({self.number(d)} {rng.choice(['', 'NOT '])}BETWEEN {low} AND {high})"
-            case 8:
-                return self.like(d)
-            case 9:
-                return self.rows()
-            case 10:
-                kind = rng.choice(["number", "text", "date"])
-                return f"({self.of(kind, d)} IS {rng.choice(['', 'NOT '])}NULL)"
-            case 11:
-                kind = rng.choice(["number", "text", "date"])
-                op = rng.choice(["<", ">", "<=", ">=", "IS DISTINCT FROM", "=", "<>"])
-                return f"({self.of(kind, 1 + d)} {op} {self.computed(kind, 1 + d)})"
-            case 12:
-                return f"IF({self.condition(d)}, {self.condition(d)}, {self.condition(d)})"
-            case 13:
-                return f"({self.number(d)}::BOOLEAN)"
-            case _:
-                return self.pick(self.flag, self.known, self.membership, self.order)
-
-    def flag(self) -> str:
-        found = self.column("boolean")
-        return found[0] if found else self.rng.choice(["TRUE", "FALSE", "NULL", "(1 = 1)"])
-
-    def known(self) -> str:
-        kind = self.rng.choice(["number", "text", "date", "boolean", "bins"])
-        found = self.column(kind)
-        if not found:
-            return self.flag()
-        name, column = found
-        if column.edges and self.rng.random() < 0.6:
-            op = self.rng.choice(["<", ">="])
-            return f"({name} {op} {self.rng.choice(column.edges)})"
-        return f"({name} IS {self.rng.choice(['', 'NOT '])}NULL)"
-
-    def membership(self) -> str:
-        found = self.column(self.rng.choice(["number", "text", "date"]))
-        if not found:
-            return self.flag()
-        name, column = found
-        some = [literal(column, self.rng.randrange(column.size)) for _ in range(3)]
-        match self.rng.randrange(5):
-            case 0:
-                return f"({name} {self.rng.choice(['=', '<>', '==', '!='])} {some[0]})"
-            case 1:
-                return f"({some[0]} = {name})"
-            case 2:
-                op = self.rng.choice(["IS DISTINCT FROM", "IS NOT DISTINCT FROM"])
-                return f"({name} {op} {some[0]})"
-            case _:
-                listed = [*some[: self.rng.randint(1, 3)], *self.rng.choice([[], [], ["NULL"]])]
-                return f"({name} {self.rng.choice(['IN', 'NOT IN'])} ({', '.join(listed)}))"
-
-    def order(self) -> str:
-        kind = self.rng.choice(["number", "text", "date"])
-        found = self.column(kind)
-        if not found:
-            return self.flag()
-        op = self.rng.choice(["<", ">", "<=", ">="])
-        sides = [found[0], self.of(kind, 0)]
-        if self.rng.random() < 0.3:
-            sides.reverse()
-        return f"({sides[0]} {op} {sides[1]})"
-
-    def computed(self, kind: str, depth: int) -> str:
-        """An operand that is no literal, so that any value may be compared with it."""
-        for _ in range(3):
-            made = self.of(kind, depth)
-            if made[0] in "(ACDGLNRSUWy" and len(made) > 6:
-                return made
-        return {"number": "abs(-2)", "text": "lower('B')", "date": "last_day(DATE '2024-02-03')"}[
-            kind
-        ]
-
-    def like(self, depth: int) -> str:
-        subject = self.text(depth)
-        match self.rng.randrange(7):
-            case 0 | 1:
-                op = self.rng.choice(["LIKE", "ILIKE", "NOT LIKE", "NOT ILIKE"])
-                pattern = self.rng.choice(["%", "a%", "%'%", "_", "B_%", "", "%1%", "\\%", "É"])
-                return f"({subject} {op} {text(pattern)})"
-            case 2:
-                op = self.rng.choice(["LIKE", "NOT LIKE", "ILIKE", "NOT ILIKE"])
-                return f"({subject} {op} '%#%%' ESCAPE '#')"
-            case 3:
-                return f"({subject} ^@ {text(self.rng.choice(_TEXTS))})"
-            case 4:
-                pattern = text(self.rng.choice(["a|b", "^[0-9]+$", ".", "b.*"]))
-                op = self.rng.choice(["SIMILAR TO", "NOT SIMILAR TO", "~", "!~"])
-                return f"({subject} {op} {pattern})"
-            case 5:
-                name = self.rng.choice(["contains", "starts_with", "ends_with", "prefix", "suffix"])
-                return f"{name}({subject}, {text(self.rng.choice(_TEXTS))})"
-            case _:
-                pattern = self.rng.choice(["a", "[A-Z]", "^b", "\\d"])
-                options = self.rng.choice(["", ", 'i'"])
-                return f"regexp_matches({subject}, {text(pattern)}{options})"
-
-    def rows(self) -> str:
-        picked = [self.column(k) for k in ("number", "text", "date", "boolean")]
-        known = [p for p in picked if p]
-        if len(known) < 2:
-            return self.flag()
-        some = self.rng.sample(known, 2)
-        names = ", ".join(name for name, _ in some)
-        rows = [
-            "(" + ", ".join(literal(c, self.rng.randrange(c.size)) for _, c in some) + ")"
-            for _ in range(2)
-        ]
-        match self.rng.randrange(3):
-            case 0:
-                return f"(({names}) = {rows[0]})"
-            case _:
-                return f"(({names}) {self.rng.choice(['IN', 'NOT IN'])} ({', '.join(rows)}))"
-
-    # -- numbers -------------------------------------------------------------------------------
-
-    def number(self, depth: int) -> str:
-        rng = self.rng
-        if depth <= 0:
-            found = self.column("number")
-            if found and rng.random() < 0.7:
-                return found[0]
-            return rng.choice(["0", "1", "2", "-1", "3", "7", "0.5", "1.25", "-2.5e0", "1e1", "10"])
-        d = depth - 1
-        match rng.randrange(18):
-            case 0 | 1 | 2:
-                return f"({self.number(d)} {rng.choice('+-*')} {self.number(d)})"
-            case 3:
-                divisor = rng.choice(["2", "-3", "10", "0.5", f"NULLIF({self.number(d)}, 0)"])
-                return f"({self.number(d)} {rng.choice(['/', '//', '%'])} {divisor})"
-            case 4:
-                other = rng.choice(["", f" ELSE {self.number(d)}"])
-                return f"(CASE WHEN {self.condition(d)} THEN {self.number(d)}{other} END)"
-            case 5:
-                values = ", ".join(self.number(d) for _ in range(rng.randint(2, 3)))
-                return f"{rng.choice(['COALESCE', 'GREATEST', 'LEAST'])}({values})"
-            case 6:
-                return f"NULLIF({self.number(d)}, {self.number(d)})"
-            case 7:
-                name = rng.choice(["abs", "sign", "floor", "ceil", "round", "trunc", "-", "+", "@"])
-                return f"({name}({self.number(d)}))"
-            case 8:
-                return f"round({self.number(d)}, {rng.choice(['0', '1', '2', '-1'])})"
-            case 9:
-                type_ = rng.choice(["INT", "BIGINT", "DOUBLE", "DECIMAL(12,2)", "FLOAT", "HUGEINT"])
-                return f"CAST({self.number(d)} AS {type_})"
-            case 10:
-                return f"TRY_CAST({self.text(d)} AS {rng.choice(['INT', 'DOUBLE'])})"
-            case 11:
-                return f"({self.condition(d)})::INT"
-            case 12:
-                return f"{rng.choice(['length', 'strlen', 'ascii', 'len'])}({self.text(d)})"
-            case 13:
-                part = rng.choice(
-                    ["year", "month", "day", "dayofweek", "quarter", "week", "isodow"]
-                )
-                return f"{part}({self.date(d)})"
-            case 14:
-                part = rng.choice(["year", "month", "day", "doy"])
-                return self.pick(
-                    lambda: f"EXTRACT({part} FROM {self.date(d)})",
-                    lambda: f"date_diff('day', {self.date(d)}, {self.date(d)})",
-                    lambda: f"({self.date(d)} - {self.date(d)})",
-                )
-            case 15:
-                return f"IF({self.condition(d)}, {self.number(d)}, {self.number(d)})"
-            case 16:
-                return f"(CASE {self.number(d)} WHEN 1 THEN 10 WHEN {self.number(d)} THEN 20 END)"
-            case _:
-                return self.number(0)
-
-    # -- texts and dates -----------------------------------------------------------------------
-
-    def text(self, depth: int) -> str:
-        rng = self.rng
-        if depth <= 0:
-            found = self.column("text")
-            if found and rng.random() < 0.8:
-                return found[0]
-            return text(rng.choice(_TEXTS))
-        d = depth - 1
-        match rng.randrange(10):
-            case 0:
-                return f"{rng.choice(['lower', 'upper', 'trim', 'reverse'])}({self.text(d)})"
-            case 1:
-                return f"({self.text(d)} || {self.text(d)})"
-            case 2:
-                return (
-                    f"(CASE WHEN {self.condition(d)} THEN {self.text(d)} ELSE {self.text(d)} END)"
-                )
-            case 3:
-                return f"substring({self.text(d)}, {rng.choice(['1', '2', '0', '-1'])}, 1)"
-            case 4:
-                return f"COALESCE({self.text(d)}, {self.text(d)})"
-            case 5:
-                return f"{rng.choice(['left', 'right'])}({self.text(d)}, {rng.choice('012')})"
-            case 6:
-                found = self.column("number")
-                whole = found and found[1].kind is not Kind.NUMBER
-                return f"CAST({found[0]} AS VARCHAR)" if found and whole else self.text(d)
-            case 7:
-                return f"{rng.choice(['monthname', 'dayname'])}({self.date(d)})"
-            case 8:
-                return f"replace({self.text(d)}, 'a', 'bb')"
-            case _:
-                return self.text(0)
-
-    def date(self, depth: int) -> str:
-        rng = self.rng
-        if depth <= 0:
-            found = self.column("date")
-            if found and rng.random() < 0.8:
-                return found[0]
-            return rng.choice(["DATE '2024-02-10'", "DATE '2025-01-31'", "'2024-03-01'::DATE"])
-        d = depth - 1
-        match rng.randrange(7):
-            case 0:
-                return f"({self.date(d)} {rng.choice('+-')} {rng.choice(['1', '30'])})"
-            case 1:
-                unit = rng.choice(["1 DAY", "2 MONTH", "1 YEAR"])
-                return f"({self.date(d)} {rng.choice('+-')} INTERVAL {unit})::DATE"
-            case 2:
-                part = rng.choice(["month", "year", "week", "quarter"])
-                return f"date_trunc('{part}', {self.date(d)})::DATE"
-            case 3:
-                return f"(CASE WHEN {self.condition(d)} THEN {self.date(d)} END)"
-            case 4:
-                return f"last_day({self.date(d)})"
-            case 5:
-                return f"COALESCE({self.date(d)}, DATE '2024-01-01')"
-            case _:
-                return self.date(0)
-
-
-def literal(column: Column, code: int) -> str:
-    """A declared value as SQL writes it."""
-    value = column.point(code)
-    match value:
-        case bool():
-            return "TRUE" if value else "FALSE"
-        case str():
-            return text(value)
-        case float():
-            return repr(value)
-        case datetime.date():
-            return f"DATE '{value.isoformat()}'"
-        case _:
-            return str(value)
 
 
 @dataclass(frozen=True)
@@ -477,6 +69,9 @@ class Statements:
             items.append((rng.choice(["1", "'x'", "NULL", "2.5"]), self.alias(0.5)))
         if rng.random() < 0.3:
             rng.shuffle(items)
+        if rng.random() < 0.1 and any(a for _, a in items):
+            named = self.written(rng.choice([a for _, a in items if a]))
+            items.append((f"({named} IS NULL)", self.alias(0.3)))
         where = f" WHERE {expressions.condition(rng.randint(0, 3))}" if rng.random() < 0.5 else ""
         if rng.random() < 0.08 and any(a for _, a in items):
             named = rng.choice([a for _, a in items if a])
@@ -509,7 +104,7 @@ class Statements:
         return quoted(name)
 
     def alias(self, share: float) -> str:
-        return self.rng.choice(_ALIASES) if self.rng.random() < share else ""
+        return self.rng.choice(ALIASES) if self.rng.random() < share else ""
 
     def source(self) -> tuple[str, Source_, str]:
         """What stands before SELECT, the columns, and what stands in FROM."""
@@ -530,7 +125,7 @@ class Statements:
         if rng.random() < 0.6:
             where = f" WHERE {Expressions(rng, inner).condition(1)}"
         if form < 7:  # renamed by a list of column aliases
-            new = rng.sample([n for n in _ALIASES if n.isascii()], len(dataset.columns))
+            new = rng.sample([n for n in ALIASES if n.isascii()], len(dataset.columns))
             if len({n.lower() for n in new}) == len(new):
                 for alias, column in zip(new, dataset.columns, strict=True):
                     found.add(self.written(alias), column)
@@ -597,7 +192,10 @@ class Statements:
             [
                 f"{one} + 1", f"2 * {one} - {other}", f"{one} > {other}", f"-{one}",
                 f"CASE WHEN {one} > 1 THEN 'many' ELSE 'few' END",
-                f"100.0 * {one} / NULLIF(COUNT(*), 0)", f"COALESCE({one}, -1)",
+                f"100.0 * {one} / NULLIF(COUNT(*), 0)",
+                f"{one} / {_BELOW}{other}{_BELOW_END}",
+                f"COUNT(*) % {_BELOW}COUNT(*){_BELOW_END}",
+                f"COALESCE({one}, -1)",
                 f"CAST({one} AS DOUBLE)",
                 *(f"COALESCE({key}, {key})" for key in keys),
                 *(f"ROUND({a}, 1)" for a in aggregates if not _is_mean(a)),
@@ -649,7 +247,7 @@ class Statements:
         rng = self.rng
         if rng.random() < 0.5:
             return "", False
-        if rng.random() < 0.2:
+        if rng.random() < 0.2 and not any(_is_mean(e) for e, _ in items):
             return f" ORDER BY ALL{rng.choice(['', ' DESC', ' NULLS FIRST'])}", True
         listed = []
         for _ in range(rng.randint(0, 2)):

@@ -12,11 +12,11 @@ Row = tuple[Any, ...]
 
 
 def plain(value: Any) -> Any:
-    """A value as it is compared: every number as a float."""
+    """A value as it is compared: every number as a float, and one zero."""
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int | float | decimal.Decimal):
-        return float(value)
+        return float(value) + 0.0  # the sum is 0.0 for -0.0, which DuckDB groups with it
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
         return value.date()
     return value

@@ -16,8 +16,9 @@ from dpsql.errors import Refused
 from dpsql.query.bind import Probe
 from dpsql.query.grid import Grid
 from tests.query.exact import answer, compiled, counted
-from tests.query.grammar import Made, Statements, Table, asked, expected, quoted, table
+from tests.query.grammar import Made, Statements, asked, expected
 from tests.query.same import extra, same_row
+from tests.query.tables import Table, quoted, sql_literal, table
 
 STATEMENTS = 8  # over each table
 
@@ -32,8 +33,8 @@ class Judge:
         name = quoted(made.dataset.name)
         self.duckdb.execute(f"CREATE TABLE {name} ({made.fields})")
         if made.rows:
-            marks = ", ".join("?" * len(made.dataset.columns))
-            self.duckdb.executemany(f"INSERT INTO {name} VALUES ({marks})", made.rows)
+            listed = ", ".join(f"({', '.join(map(sql_literal, row))})" for row in made.rows)
+            self.duckdb.execute(f"INSERT INTO {name} VALUES {listed}")
 
     def close(self) -> None:
         self.duckdb.close()

@@ -92,6 +92,15 @@ def test_characters_that_parsers_read_differently_are_refused(sql: str, reason: 
     assert caught.value.reason.lower() == reason.lower()
 
 
+@pytest.mark.parametrize(
+    ("sql", "start"),
+    [("SELECT (1", 7), ("SELECT (1) + (2", 13), ("SELECT 1)", 8), ("SELECT (')')", None)],
+)
+def test_a_parenthesis_without_its_other_half_is_found(sql: str, start: int | None) -> None:
+    found = Text(sql).unmatched()
+    assert (found and found.start) == start
+
+
 def test_any_character_may_stand_in_quotes() -> None:
     assert words("SELECT '\u200b', \"\u00a0x\"")[1] == "'\u200b'"
 

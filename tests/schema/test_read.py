@@ -237,3 +237,17 @@ def test_a_mistyped_word_is_answered_with_the_word_that_it_resembles() -> None:
 def test_a_byte_order_mark_is_no_fault() -> None:
     assert loads("\ufeff" + GOOD) == loads(GOOD)
     assert problems("\ufeff" + column('type = "x"'))[0].line == 6
+
+
+@pytest.mark.parametrize("name", ['""', r'"a\u0000b"'])
+def test_a_name_that_is_none_hides_no_other_problem(name: str) -> None:
+    text = f"""dataset = "d"
+unit = "row"
+source = {{table = "t"}}
+[columns]
+{name} = {{type = "boolean", wrong = 1}}
+age = {{type = "integer", min = 9, max = 2}}
+"""
+    with pytest.raises(SchemaError) as caught:
+        loads(text)
+    assert [problem.line for problem in caught.value.problems] == [5, 5, 6]

@@ -8,18 +8,12 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
-import shlex
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import click
 import duckdb
 import pytest
 
@@ -38,6 +32,7 @@ class Scripted:
     answers: list[Release | BaseException]
     made: list[dict[str, Any]]
     asked: list[str]
+    given: list[dict[str, Any]]
     charges: Cost | None
 
     def __init__(self, database: Path, **options: Any) -> None:
@@ -52,8 +47,9 @@ class Scripted:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def answer(self, sql: str) -> Release:
+    def answer(self, sql: str, **settings: Any) -> Release:
         self.asked.append(sql)
+        self.given.append(settings)
         self.last_charge = self.charges
         answer = self.answers.pop(0)
         if isinstance(answer, BaseException):
@@ -64,7 +60,7 @@ class Scripted:
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Scripted]]:
     class Session(Scripted):
-        answers, made, asked, charges = [], [], [], None
+        answers, made, asked, given, charges = [], [], [], [], None
 
     module = ModuleType("dpsql.session")
     module.Session = Session  # type: ignore[attr-defined]
@@ -82,7 +78,7 @@ def test_an_answer_is_printed_and_the_code_is_0(
     out, err = capsys.readouterr()
     assert "10,771 ± 47" in out and "ε left 1.95" in out and err == ""
     assert script.asked == [SQL]
-    assert script.made[0]["settings"] == {"epsilon": 0.1}
+    assert (script.made[0]["settings"], script.given) == ({}, [{"epsilon": 0.1}])
     assert script.made[0]["user"] == "bob"
 
 
@@ -298,141 +294,3 @@ def test_any_encoding_takes_the_answer(
         assert "│ 日本 │ 5,000 ± 47 │" in shown
     else:
         assert "5,000 +/- 47" in shown and "eps left 1.95" in shown and "+---" in shown
-
-
-SHIM = """
-import sys, time
-from types import ModuleType, SimpleNamespace
-sys.path.insert(0, {tests!r})
-from conftest import released
-from dpsql.release import Cost
-
-class Session:
-    last_charge = None
-    user, datasets = "alice", {{}}
-    def __init__(self, *a, **k): pass
-    def __enter__(self): return self
-    def __exit__(self, *e): pass
-    def answer(self, sql):
-        if sql.startswith("slow"):
-            if sql == "slow paid":
-                self.last_charge = Cost(0.0008, 0.171, 1e-6)
-            sys.stderr.write("started\\n"); sys.stderr.flush()
-            time.sleep(30)
-        return released(rows=tuple((f"k{{i}}", i) for i in range(int(sql))))
-
-module = ModuleType("dpsql.session")
-module.Session = Session
-sys.modules["dpsql.session"] = module
-from dpsql.surfaces.cli import main
-sys.exit(main())
-"""
-
-
-def spawn(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-    code = SHIM.format(tests=str(Path(__file__).parent))
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", code, *arguments],
-        stderr=subprocess.PIPE,
-        **options,
-    )
-
-
-@pytest.mark.parametrize(
-    ("sql", "words"), [("slow", b"nothing was charged"), ("slow paid", b"charged \xce\xb5 0.171")]
-)
-def test_an_interrupt_says_what_was_charged_and_is_130(sql: str, words: bytes) -> None:
-    with spawn("query", "a.duckdb", sql, stdout=subprocess.DEVNULL) as child:
-        assert child.stderr is not None
-        assert child.stderr.readline() == b"started\n"
-        child.send_signal(signal.SIGINT)
-        shown = child.stderr.read()
-        assert child.wait(20) == 130
-    assert shown.startswith(b"interrupted: ") and words in shown and b"Traceback" not in shown
-
-
-def test_a_reader_who_leaves_is_no_error() -> None:
-    with spawn("query", "a.duckdb", "200000", "--format", "csv", stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None and child.stderr is not None
-        assert child.stdout.readline() == b"sex,n\n"
-        child.stdout.close()
-        assert child.stderr.read() == b""
-        assert child.wait(20) == 0
-
-
-def test_a_full_standard_output_loses_no_paid_answer() -> None:
-    with open("/dev/full", "w") as full, spawn("query", "a.duckdb", "2", stdout=full) as child:
-        assert child.stderr is not None
-        shown = child.stderr.read().decode()
-        assert child.wait(20) == 2
-    assert "cannot write to standard output: no space left" in shown and "k1" in shown
-
-
-def test_many_rows_stream() -> None:
-    started = time.monotonic()
-    with spawn("query", "a.duckdb", "200000", "--format", "csv", stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        assert sum(1 for _ in child.stdout) == 200_001
-        assert child.wait(20) == 0
-    assert time.monotonic() - started < 60
-
-
-def test_help_needs_click_alone() -> None:
-    code = (
-        "import sys; from dpsql.surfaces.cli import main; code = main(['--help'])\n"
-        "heavy = {'duckdb', 'numpy', 'prompt_toolkit', 'dpsql.session', 'dpsql.schema'}\n"
-        "assert code == 0 and not heavy & set(sys.modules), heavy & set(sys.modules)"
-    )
-    shown = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    ).stdout
-    for name in ("demo", "query", "explain", "schema", "budget", "shell", "Exit codes"):
-        assert name in shown
-    for later in ("synopsis", "serve", "--accuracy", "dpsql run"):
-        assert later not in shown
-
-
-COMMANDS = [
-    "demo", "query", "explain", "shell", "schema", "schema show", "schema infer", "schema check",
-    "schema json-schema", "budget", "budget grant", "budget revoke", "budget show", "budget log",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("words", ["", *COMMANDS])
-def test_every_command_has_help(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for option in ("-h", "--help"):
-        assert main([*words.split(), option]) == 0
-        shown = capsys.readouterr().out
-        assert shown.startswith("Usage: dpsql")
-        assert words in ("schema json-schema",) or "dpsql " in shown.split("\n", 1)[1]
-        assert "accuracy" not in shown and "synopsis" not in shown
-
-
-def test_the_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> None:
-    from importlib.metadata import version
-
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"dpsql {version('dpsql')}\n"
-
-
-def _examples(text: str) -> Iterator[list[str]]:
-    """The commands that a help text shows, as the shell would pass them."""
-    for line in text.splitlines():
-        found = re.search(r"(?:^|\| )\s*dpsql (.*)", line.strip())
-        if found and not line.startswith("Usage"):
-            yield shlex.split(re.split(r"\s{3,}|\s[<>]\s", found.group(1))[0])
-
-
-def test_every_example_of_the_help_is_a_command_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    examples: list[list[str]] = []
-    for words in ("", *COMMANDS):
-        assert main([*words.split(), "-h"]) == 0
-        examples += _examples(capsys.readouterr().out)
-    assert len(examples) >= 20
-    ran: list[str | None] = []
-    monkeypatch.setattr(click.Command, "invoke", lambda self, context: ran.append(self.name))
-    for example in examples:
-        assert main(example) == 0, example
-    assert {"query", "grant", "infer", "check", "demo"} <= set(ran)

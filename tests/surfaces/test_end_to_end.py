@@ -160,7 +160,7 @@ def test_an_owner_grants_shows_logs_and_revokes(
     capsys.readouterr()
     assert main(["budget", "show", "people.duckdb", "--format", "json"]) == 0
     alice, bob = json.loads(capsys.readouterr().out)
-    assert alice["default_queries_left"] == 100 and bob["default_queries_left"] == 99
+    assert alice["default_queries_left"] == 99 and bob["default_queries_left"] == 99
     assert main(["budget", "log", "people.duckdb", "bob", "--format", "json"]) == 0
     entries = json.loads(capsys.readouterr().out)
     assert [entry["kind"] for entry in entries] == ["grant", "charge"]
@@ -292,3 +292,25 @@ def test_the_demo_ships_the_published_schema() -> None:
     root = Path(dpsql.__file__).parent
     shipped = load(root / "surfaces" / "demo_data" / "adult.toml")
     assert shipped == load(root.parent / "schemas" / "adult.toml")
+
+
+@pytest.mark.parametrize(
+    "name", ["town.ledger", "other.key", "town.toml", "b.duckdb", "c.LEDGER-WAL"]
+)
+def test_no_answer_is_written_over_what_is_kept(
+    town: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted((p.name, p.read_bytes()) for p in town.iterdir() if p.is_file())
+    assert main(["query", "people.duckdb", GROUPED, "-o", name]) == 2
+    assert "give another" in capsys.readouterr().err
+    assert sorted((p.name, p.read_bytes()) for p in town.iterdir() if p.is_file()) == before
+
+
+def test_a_grant_below_what_is_spent_promises_nothing(
+    town: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["query", "people.duckdb", GROUPED, "--epsilon", "1"]) == 0
+    capsys.readouterr()
+    assert main(["budget", "grant", "people.duckdb", "alice", "--epsilon", "0.1"]) == 0
+    said = capsys.readouterr().out
+    assert "nothing more is answered" in said and "All answers" not in said

@@ -84,6 +84,20 @@ def test_numbers_are_grouped() -> None:
     ]  # fmt: skip
 
 
+@settings(derandomize=True, deadline=None)
+@given(st.floats(1e-4, 99.0))
+def test_a_cost_has_three_figures_whatever_its_last_bits(cost: float) -> None:
+    """0.0999999 reads as 0.100, never as 0.1000."""
+    exponent = int(f"{cost:.2e}".partition("e")[2])
+    for near in (cost, math.nextafter(cost, 0), float(f"{cost:.2e}") * (1 - 1e-9)):
+        shown = figure(near).replace(",", "")
+        if int(f"{near:.2e}".partition("e")[2]) == exponent and "e" not in shown:
+            assert len(shown.replace(".", "").lstrip("0")) == 3, (near, shown)
+    assert [figure(x) for x in (0.1, 0.0999999, 0.99999, 9.99999)] == [
+        "0.100", "0.100", "1.00", "10.0",
+    ]  # fmt: skip
+
+
 def test_costs_have_three_figures() -> None:
     assert [figure(x) for x in (0, 0.1714, 1.95, 2, 12.34, 1e6, 1e-7, math.inf)] == [
         "0", "0.171", "1.95", "2.00", "12.3", "1,000,000", "1.00e-07", "infinite",

@@ -157,3 +157,13 @@ def test_a_wrong_command_line_is_code_2(
 ) -> None:
     assert main(["schema", *arguments]) == 2
     assert capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", [[], ["-o", "draft.toml"]])
+def test_a_draft_that_tells_on_people_says_so(
+    clinic: Path, capsys: pytest.CaptureFixture[str], file: list[str]
+) -> None:
+    assert main(["schema", "infer", "visits.duckdb", "--from-data", *file]) == 0
+    assert "tell on the people" in capsys.readouterr().err
+    assert main(["schema", "infer", "visits.duckdb"]) == 0
+    assert capsys.readouterr().err == ""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.curator.engines import quote
-from dpsql.curator.sealed import Sealed, unseal
+from dpsql.curator.sealed import Sealed
 
 T = TypeVar("T")
 
@@ -83,6 +83,8 @@ def _trouble(error: BaseException) -> Trouble:
             return Trouble.ABSENT
         case duckdb.DataError():  # casts and the like, whose messages quote values
             return Trouble.FAILED
+        case duckdb.InvalidInputException():  # so may this, of a text or of error(...)
+            return Trouble.ENCRYPTED if "encrypt" in str(error).lower() else Trouble.FAILED
     said = str(error).lower()
     return next((trouble for words, trouble in _WORDS if words in said), Trouble.FAILED)
 
@@ -117,9 +119,9 @@ class Connection:
         self.memory = _bytes(limit) * 5 // 8  # DuckDB would take four fifths of what there is
         self.execute(f"SET memory_limit = '{self.memory // 2**20}MiB'")
 
-    def execute(self, sql: str) -> None:
+    def execute(self, sql: str, parameters: Sequence[object] = ()) -> None:
         """Run a statement for its effect."""
-        self._run(lambda: self._duckdb.execute(sql).fetchall(), self._duckdb)
+        self._run(lambda: self._duckdb.execute(sql, list(parameters)).fetchall(), self._duckdb)
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """The rows of a statement whose result is public, or an owner's."""
@@ -135,18 +137,6 @@ class Connection:
             return Sealed({name: _plain(array) for name, array in fetched.items()})
 
         return self._run(columns, self._duckdb)
-
-    def insert(self, table: str, columns: Sealed[dict[str, NDArray[Any]]]) -> None:
-        """Add rows to a table, from arrays in the order of its columns."""
-
-        def add() -> None:
-            self._duckdb.register("__dpsql_arrays", unseal(columns))
-            try:
-                self._duckdb.execute(f"INSERT INTO {table} SELECT * FROM __dpsql_arrays").fetchall()
-            finally:
-                self._duckdb.unregister("__dpsql_arrays")
-
-        self._run(add, self._duckdb)
 
     def query(self, sql: str) -> str | None:
         """The text of the one SELECT that `sql` is, without its semicolon; None for all else."""

@@ -11,9 +11,10 @@ from typing import TypeVar
 
 from dpsql.curator.cells import Cells
 from dpsql.curator.engines.connection import Fault, Trouble
+from dpsql.curator.engines.files import Files, Stamp, require
 from dpsql.curator.engines.layout import layout
 from dpsql.curator.engines.pack import Packing, packing
-from dpsql.curator.engines.source import open_source, query_error
+from dpsql.curator.engines.source import open_source, place, unreadable
 from dpsql.curator.engines.store import STORED, store, store_bounded
 from dpsql.curator.keys import key_name
 from dpsql.curator.sealed import Sealed, unseal
@@ -29,8 +30,9 @@ class DuckDBEngine:
     The first count scans the columns that it needs. The second stores the codes of all rows, if
     they fit in a quarter of the memory that the engine may use; the rest of it is for grouping.
     Where units are bounded or the source is a view, a query or CSV, the first count stores them
-    already, if need be in a temporary folder: such rows are read once. Threads wait for each
-    other; a forked process must open its own engine.
+    already, if need be in a temporary folder: such rows are read once. Of a source that can fail on
+    a row, `ready` reads or stores all rows, so that no count fails on one later. Threads wait for
+    each other; a forked process must open its own engine.
     """
 
     def __init__(self, database: Path, dataset: Dataset, *, unit_key: bytes | None = None) -> None:
@@ -43,6 +45,7 @@ class DuckDBEngine:
         self._release = weakref.finalize(self, source.close)
         self._eager = source.costly or dataset.unit.column is not None
         self._stored = self._worth_storing = False
+        self._read = not source.fallible
         try:
             self._layout = layout(dataset, source.types)
             self._guard(self._prepare)
@@ -64,16 +67,21 @@ class DuckDBEngine:
         packed = packing(self._dataset, columns)
         return self._guard(lambda: self._counts(packed))
 
+    def ready(self) -> None:
+        """See to it that all rows can be read, once; the rows tell nothing else. Ask before paying.
+
+        Raises SourceError in the same words for every row, column and fault, or because the file
+        has changed or memory ran out; and KeyboardInterrupt when it is stopped.
+        """
+        self._guard(self._read_all)
+
     def snapshot(self) -> str:
         """A public name of the data: another one for other files, schemas and keys.
 
         Raises SourceError once the file has changed, as `counts` does: ask before paying.
         """
         self._require_same()
-        files = self._source.files
-        key = key_name(self._key) if self._key is not None else ""
-        parts = ("dpsql 1", str(files.path), self._source.stamp, self._dataset.digest, key)
-        return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()
+        return _snapshot(self._source.files, self._source.stamp, self._dataset, self._key)
 
     def interrupt(self) -> None:
         """Stop the running count from another thread; it raises KeyboardInterrupt there."""
@@ -89,7 +97,23 @@ class DuckDBEngine:
             if encoding.enum:
                 self._source.connection.execute(encoding.create)
 
+    def _read_all(self) -> None:
+        """Read all declared columns of all rows, whatever is asked of them."""
+        if self._read:
+            return
+        try:
+            if self._eager:
+                self._relation()
+            else:
+                self._source.connection.execute(self._layout.read(self._source.relation))
+        except Fault as fault:
+            if fault.trouble in (Trouble.INTERRUPTED, Trouble.MEMORY):
+                raise
+            raise unreadable(self._source.files) from None
+        self._read = True
+
     def _counts(self, packed: Packing) -> Sealed[Cells]:
+        self._read_all()
         connection = self._source.connection
         relation = self._relation()
         cells = packed.cells(connection.arrays(packed.sql(relation)))
@@ -157,7 +181,21 @@ class DuckDBEngine:
                 return SourceError(f"{what} was opened before a fork: open it again after it")
             case Trouble.TORN:
                 return SourceError(f"{what} is damaged: restore it from a copy")
-            case _ if self._dataset.source.query is not None:
-                return query_error(fault)
             case _:
                 return SourceError(f"{what} cannot be read any more: open it again")
+
+
+def snapshot_of(database: Path, dataset: Dataset, unit_key: bytes | None) -> str:
+    """The snapshot that an engine opened now would tell; opens nothing.
+
+    Raises SourceError for a file that is not there.
+    """
+    files, _ = place(database, dataset)
+    require(files.path, files.what)
+    return _snapshot(files, files.stamp(), dataset, unit_key)
+
+
+def _snapshot(files: Files, stamp: Stamp, dataset: Dataset, unit_key: bytes | None) -> str:
+    key = key_name(unit_key) if unit_key is not None else ""
+    parts = ("dpsql 2", str(files.path), stamp, dataset.digest, key)
+    return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from itertools import pairwise
 from math import ceil, floor
 
 from dpsql.curator.engines import quote
@@ -98,21 +99,44 @@ def _within(value: str, sql_type: str, low: int, high: int) -> str:
 
 
 def _number(column: Column, value: str, sql_type: str) -> str:
+    """The grid point or bin of the decimal that a number stands for.
+
+    A FLOAT is the shortest decimal that it prints as: 0.7 is not 0.699999988. A FLOAT or DOUBLE a
+    few units in the last place below a point, as 3 * 0.7 is below 2.1, counts as that point.
+    """
     double = value if sql_type == "DOUBLE" else f"CAST({value} AS DOUBLE)"
+    if sql_type == "FLOAT":
+        double = f"CAST(CAST({value} AS VARCHAR) AS DOUBLE)"
+    low, high = _bounds(column)
+    slack = _slack(column) if sql_type in ("FLOAT", "DOUBLE") else 0.0
+    near = f"({double} + {quote.cast(repr(slack), 'DOUBLE')})" if slack else double
     if column.edges:
-        low, high = column.edges[0], column.edges[-1]
-        inside = f"{double} >= {_double(low)} AND {double} < {_double(high)}"
-        code = bin_code(double, [float(edge) for edge in column.edges])
+        inside = f"{near} >= {_double(low)} AND {near} < {_double(high)}"
+        code = bin_code(near, [float(edge) for edge in column.edges])
         top = ceil(high) - 1  # the last edge is outside
     else:
-        assert isinstance(column.minimum, Decimal) and isinstance(column.maximum, Decimal)
-        low, high = column.minimum, column.maximum
-        inside = f"{double} BETWEEN {_double(low)} AND {_double(high)}"
-        code = grid_code(double, column)
+        most = quote.cast(repr(float(high) + slack), "DOUBLE")
+        inside = f"{near} >= {_double(low)} AND {double} <= {most}"
+        code = grid_code(near, column)
         top = floor(high)
     if family(sql_type) in INTEGERS:
         inside = _within(value, sql_type, ceil(low), top)
     return f"CASE WHEN {inside} THEN {code} END"
+
+
+def _bounds(column: Column) -> tuple[Decimal, Decimal]:
+    if column.edges:
+        return column.edges[0], column.edges[-1]
+    assert isinstance(column.minimum, Decimal) and isinstance(column.maximum, Decimal)
+    return column.minimum, column.maximum
+
+
+def _slack(column: Column) -> float:
+    """Four units in the last place of the largest number; far less than from point to point."""
+    apart = [high - low for low, high in pairwise(column.edges)]
+    if isinstance(column.step, Decimal):
+        apart.append(column.step)
+    return min(float(max(map(abs, _bounds(column)))) * 2.0**-51, float(min(apart)) / 1024)
 
 
 def _double(value: Decimal) -> str:

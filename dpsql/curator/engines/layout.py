@@ -25,18 +25,35 @@ class Layout:
     encodings: tuple[Encoding, ...]
     unit: str | None
 
-    def rows(self, relation: str) -> str:
-        """A SELECT of the codes of every row in the dataset, before a unit's rows are bounded."""
+    def codes(self, relation: str) -> str:
+        """A SELECT of the codes of every row of the source, NULL where a row is not in the dataset.
+
+        Nothing in it tells the engine to leave out a row or a column.
+        """
         fields = [f"{e.complete} AS {code(i)}" for i, e in enumerate(self.encodings)]
         if self.unit is not None:
             fields.append(f"encode(CAST({self.unit} AS VARCHAR)) AS {UNIT}")
+        return f"SELECT {', '.join(fields)} FROM {relation}"
+
+    def rows(self, relation: str) -> str:
+        """A SELECT of the codes of every row in the dataset, before a unit's rows are bounded."""
+        return f"SELECT * FROM ({self.codes(relation)}) WHERE NOT ({self.outside})"
+
+    @property
+    def outside(self) -> str:
+        """Whether a row of codes is not in the dataset."""
         strict = [
-            f"{code(i)} IS NOT NULL"
+            f"{code(i)} IS NULL"
             for i, encoding in enumerate(self.encodings)
             if not encoding.column.nullable
         ]
-        where = f" WHERE {' AND '.join(strict)}" if strict else ""
-        return f"SELECT * FROM (SELECT {', '.join(fields)} FROM {relation}){where}"
+        return " OR ".join(strict) or "false"
+
+    def read(self, relation: str) -> str:
+        """A statement that reads all declared columns of all rows and tells nothing of them."""
+        values = [encoding.value for encoding in self.encodings]
+        read = [f"bit_xor(hash({value}))" for value in [*values, *filter(None, [self.unit])]]
+        return f"SELECT {', '.join(read)} FROM {relation}"
 
     @property
     def fields(self) -> str:

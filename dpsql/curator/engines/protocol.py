@@ -28,10 +28,17 @@ class Engine(Protocol):
         """The non-empty cells of these columns; of none, the number of rows in one cell."""
         ...
 
+    def ready(self) -> None:
+        """See to it that the data can be counted, whatever is asked of it; ask before paying.
+
+        Raises SourceError, in words that do not tell which row cannot be read.
+        """
+        ...
+
     def snapshot(self) -> str:
         """A public name of the data: another one for other files, schemas and keys.
 
-        Raises SourceError once the data cannot be counted any more: ask before paying.
+        Raises SourceError once the data cannot be counted any more.
         """
         ...
 

@@ -29,22 +29,18 @@ def read_parquet(connection: Connection, files: Files) -> str:
 def read_csv(connection: Connection, files: Files, dataset: Dataset | None) -> str:
     """The relation of a CSV file with a header. Raises SourceError.
 
-    For a declared table every field is text that is read as the column's declared type; a field
-    that is none of it, and a line with another number of fields, lie outside the domain. Nothing
-    is sniffed but the header, so that no row decides what is refused. An owner's query, and the
-    draft of a schema, see the types that DuckDB finds.
+    Every field is text that is read as the type of the declared column of its name; a field that is
+    none of it lies outside the domain, or is NULL to an owner's query. Lines that cannot be read
+    are left out, and what a line has beyond the header's fields is dropped. Nothing is sniffed but
+    the header, so that no row decides what is refused. Only the draft of a schema, which is the
+    owner's, sees the types that DuckDB finds.
     """
     _only(connection, files)
+    _require_text_unit(files, dataset)
     try:
-        if dataset is None or dataset.source.query is not None:
+        if dataset is None:
             return _sniffed(connection, files)
-        names, delimiter = _header(files.path)
-        read = ", ".join(f"{quote.text(name)}: 'VARCHAR'" for name in names)
-        relation = (
-            f"read_csv({_pattern(files)}, header = true, auto_detect = false, "
-            f"delim = {quote.text(delimiter)}, quote = '\"', escape = '\"', columns = {{{read}}}, "
-            "ignore_errors = true, null_padding = false)"
-        )
+        relation, names = csv_text(files)
         connection.rows(f"DESCRIBE SELECT * FROM {relation}")
     except (Fault, OSError, EOFError, UnicodeDecodeError, csv.Error, ValueError):
         found = "cannot be read as CSV in UTF-8 with a header of different names"
@@ -52,6 +48,38 @@ def read_csv(connection: Connection, files: Files, dataset: Dataset | None) -> s
     declared = {column.table_name.casefold(): column for column in dataset.columns}
     fields = [_typed(name, declared.get(name.casefold())) for name in names]
     return f"(SELECT {', '.join(fields)} FROM {relation})"
+
+
+def csv_text(files: Files) -> tuple[str, list[str]]:
+    """The relation of a CSV file whose fields are all text, and their names.
+
+    Raises what a file that cannot be read or has no header raises.
+    """
+    names, delimiter = _header(files.path)
+    read = ", ".join(f"{quote.text(name)}: 'VARCHAR'" for name in names)
+    relation = (
+        f"read_csv({_pattern(files)}, header = true, auto_detect = false, "
+        f"delim = {quote.text(delimiter)}, quote = '\"', escape = '\"', columns = {{{read}}}, "
+        "ignore_errors = true, null_padding = false, strict_mode = false)"
+    )
+    return relation, names
+
+
+def _require_text_unit(files: Files, dataset: Dataset | None) -> None:
+    """Raise SourceError when the ids of units would be read as something else than text.
+
+    A field that is no number would be NULL then, and a NULL id is a unit of its own: the rows of
+    that person would not be bounded.
+    """
+    if dataset is None or dataset.unit.column is None:
+        return
+    unit = dataset.unit.column.casefold()
+    for column in dataset.columns:
+        if column.table_name.casefold() == unit and column.sql_type != "VARCHAR":
+            raise SourceError(
+                f"{files.what}: the unit column {dataset.unit.column} of a CSV file is read as "
+                "text: leave it out of [columns], or declare it as a category of text"
+            )
 
 
 _DELIMITERS: Final = (",", ";", "\t", "|")

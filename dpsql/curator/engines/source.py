@@ -25,8 +25,9 @@ _VIEW = quote.name("temp", "main", "__dpsql_source")
 class Source:
     """An open source: `relation` is what SQL reads from, `types` the SQL type of each column.
 
-    `costly` says that reading it is slow, or may not give the same rows twice. `close` lets go of
-    the file and removes what was spilled. `stamp` was taken before the file was opened.
+    `costly` says that reading it is slow, or may not give the same rows twice; `fallible` that a
+    row may be one that cannot be read, as no row of a table of DuckDB is. `close` lets go of the
+    file and removes what was spilled. `stamp` was taken before the file was opened.
     """
 
     connection: Connection
@@ -35,6 +36,7 @@ class Source:
     types: Mapping[str, str]
     stamp: Stamp
     costly: bool
+    fallible: bool
     close: Callable[[], None]
 
 
@@ -65,10 +67,11 @@ def open_source(database: Path, dataset: Dataset) -> Source:
                 for name in {files.path.name.split(".")[0], dataset.name}:
                     view = quote.name("memory", "main", name)
                     connection.execute(f"CREATE VIEW {view} AS SELECT * FROM {relation}")
-            relation = _query(connection, query)
+            relation = _query(connection, query, form)
         types = describe(connection, relation, files.what)
         close = undo.pop_all().close
-    return Source(connection, files, relation, types, stamp, costly, close)
+    fallible = costly or form == "parquet"
+    return Source(connection, files, relation, types, stamp, costly, fallible, close)
 
 
 def place(database: Path, dataset: Dataset) -> tuple[Files, str]:
@@ -125,15 +128,19 @@ def _table(connection: Connection, catalog: str, dataset: Dataset) -> tuple[str,
     raise SourceError(f"{found}: correct table under [source], or name another database")
 
 
-def _query(connection: Connection, query: str) -> str:
-    """A view of the owner's query."""
+def _query(connection: Connection, query: str, form: str) -> str:
+    """A view of the owner's query over a file of this format."""
     try:
         select = connection.query(query)
         if select is None:
             raise SourceError("the query under [source] must be one SELECT statement")
         connection.execute(f"CREATE TEMP VIEW {_VIEW} AS {select}")
     except Fault as fault:
-        raise query_error(fault) from None
+        error = str(query_error(fault))
+        if form == "csv":
+            error += "; a field of a CSV file is text unless a declared column has its name: "
+            error += "write TRY_CAST"
+        raise SourceError(error) from None
     return _VIEW
 
 
@@ -149,6 +156,12 @@ def query_error(fault: Fault) -> SourceError:
         case _:
             found = "fails"
     return SourceError(f"the query under [source] {found}: try it with DuckDB on the database")
+
+
+def unreadable(files: Files) -> SourceError:
+    """What to say when a row cannot be read: the same for every row, column and fault."""
+    found = f"{files.what} has rows that cannot be read, so nothing is answered from it"
+    return SourceError(f"{found}: the owner of the data finds the column by dpsql schema check")
 
 
 def describe(connection: Connection, relation: str, what: str) -> dict[str, str]:

@@ -1,0 +1,156 @@
+"""Who pays: every purse that a user's questions are charged to, all of them or none.
+
+They are the user's own, if it has a grant; those of the groups that the user is in, and of the
+groups that these are in; and the one of everybody, which holds the cap of the dataset. Each purse
+is a promise about what its holders learn together, so each must be able to pay.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpsql.accounting.book import Page
+from dpsql.accounting.caps import cap_of
+from dpsql.accounting.clock import last_day
+from dpsql.accounting.purse import EVERYBODY, Balance, Grant, Price, Purse
+from dpsql.errors import LedgerError, NoGrant
+
+
+@dataclass(frozen=True, slots=True)
+class Payer:
+    """A purse and its grant in force."""
+
+    purse: Purse
+    grant: Grant
+
+    def at(self, spent: Price) -> Payer:
+        """The same, when it has spent so much."""
+        return Payer(dataclasses.replace(self.purse, spent=spent), self.grant)
+
+
+class Ended(NoGrant):
+    """The end of a grant has passed at the time `at`."""
+
+    def __init__(self, grant: Grant, at: str, words: str) -> None:
+        super().__init__(words)
+        self.grant, self.at = grant, at
+
+
+def payers(page: Page, user: str, dataset: str, now: str) -> list[Payer]:
+    """Who pays for what `user` asks of `dataset`, the user's own purse first and the cap last.
+
+    Raises NoGrant without any grant, and for a group that has none in force.
+    """
+    found: list[Payer] = []
+    own = page.purse(user, dataset)
+    if own is not None and own.grant is not None:
+        found.append(Payer(own, own.grant))
+    for group in _groups(page, own):
+        if group.grant is None:
+            raise NoGrant(
+                f"{group.user}, a group of {user}, has no grant on {dataset}; the owner gives one"
+                f" ({_command('grant', group.user, dataset)} --epsilon E) or takes {user} out"
+                f" ({_command('group', group.user, dataset)} --remove {shlex.quote(user)})"
+            )
+        found.append(Payer(group, group.grant))
+    if not found:
+        raise absent(user, dataset)
+    for payer in found:
+        if payer.grant.ended(now):
+            raise Ended(
+                payer.grant,
+                now,
+                f"the grant of {payer.grant.user} on {dataset} ended: it was until"
+                f" {last_day(payer.grant.until)}; the owner gives another:"
+                f" {_command('grant', payer.grant.user, dataset)} --epsilon E",
+            )
+    cap = cap_of(page, dataset)
+    if cap.grant is None:
+        raise LedgerError(
+            f"the ledger has grants on {dataset} and no cap, so it was changed by something else"
+            " than dpsql; nothing is answered from it"
+        )
+    found.append(Payer(cap, cap.grant))
+    return found
+
+
+def absent(user: str, dataset: str) -> NoGrant:
+    """The error for a user without any grant."""
+    return NoGrant(
+        f"{user} has no grant on {dataset}; the owner gives one:"
+        f" dpsql budget grant DB {shlex.quote(user)} --epsilon E --dataset {shlex.quote(dataset)}"
+    )
+
+
+def held(page: Page, purse: Purse, now: str) -> Balance:
+    """A purse with a grant beside those that pay as well, whether they can or not."""
+    assert purse.grant is not None
+    shared = [*_groups(page, purse), cap_of(page, purse.dataset)]
+    others = tuple(Balance.of(other.grant, other.spent) for other in shared if other.grant)
+    return Balance.of(purse.grant, purse.spent, others, purse.grant.ended(now))
+
+
+def all_held(page: Page, now: str) -> list[Balance]:
+    """All purses with a grant but the caps, by user and dataset."""
+    return [
+        held(page, purse, now)
+        for purse in page.purses()
+        if purse.user != EVERYBODY and purse.grant is not None
+    ]
+
+
+def paying(page: Page, user: str, now: str) -> list[Balance]:
+    """The purses that pay for `user` on each dataset, the user's own first."""
+    return [
+        held(page, purse, now)
+        for own in page.purses()
+        if own.user == user
+        for purse in (own, *_groups(page, own))
+        if purse.grant is not None
+    ]
+
+
+def balance(found: Sequence[Payer]) -> Balance:
+    """What the first payer holds, beside what the others do."""
+    first, *rest = found
+    others = tuple(Balance.of(payer.grant, payer.purse.spent) for payer in rest)
+    return Balance.of(first.grant, first.purse.spent, others)
+
+
+def called(grant: Grant) -> str:
+    """The holder of a grant in a sentence."""
+    if grant.user == EVERYBODY:
+        return f"all users of {grant.dataset} together"
+    return f"{grant.user} on {grant.dataset}"
+
+
+def remedy(grant: Grant) -> str:
+    """What to say of a cap that leaves too little."""
+    if grant.user != EVERYBODY:
+        return ""
+    return f" (the dataset's cap; the owner moves it: {_cap(grant.dataset)})"
+
+
+def _cap(dataset: str) -> str:
+    return f"dpsql budget cap DB --epsilon E --dataset {shlex.quote(dataset)}"
+
+
+def _command(name: str, holder: str, dataset: str) -> str:
+    return f"dpsql budget {name} DB {shlex.quote(holder)} --dataset {shlex.quote(dataset)}"
+
+
+def _groups(page: Page, own: Purse | None) -> list[Purse]:
+    """The purses of all groups that `own` belongs to, directly or through groups, nearest first."""
+    if own is None:
+        return []
+    dataset = own.dataset
+    found = {own.user: own}
+    waiting = list(own.groups)
+    for name in waiting:  # it grows
+        if name not in found:
+            found[name] = page.purse(name, dataset) or Purse(name, dataset, None, Price(0, 0))
+            waiting += found[name].groups
+    return list(found.values())[1:]

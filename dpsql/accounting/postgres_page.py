@@ -1,0 +1,187 @@
+"""The tables of a ledger in PostgreSQL, and what one transaction reads and writes in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from psycopg import Connection
+from psycopg.rows import TupleRow
+
+from dpsql.accounting.fields import traces
+from dpsql.accounting.purse import Entry, Purse
+from dpsql.accounting.rows import (
+    ENTRY,
+    PURSE,
+    entry_of_row,
+    entry_row,
+    paid,
+    purse_of_row,
+    purse_row,
+)
+from dpsql.errors import LedgerError
+
+T = TypeVar("T")
+Link: TypeAlias = "Connection[TupleRow]"
+
+SCHEMA = """
+CREATE TABLE dpsql_meta (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  format INTEGER NOT NULL,
+  ledger TEXT NOT NULL
+);
+CREATE TABLE dpsql_purse (
+  "user" TEXT COLLATE "C" NOT NULL,
+  dataset TEXT COLLATE "C" NOT NULL,
+  epsilon DOUBLE PRECISION, delta DOUBLE PRECISION, rho BIGINT, epsilon_pico BIGINT, at TEXT,
+  spent_rho BIGINT NOT NULL CHECK (spent_rho >= 0),
+  spent_epsilon BIGINT CHECK (spent_epsilon >= 0),
+  more TEXT NOT NULL,
+  PRIMARY KEY ("user", dataset)
+);
+CREATE TABLE dpsql_paid (
+  "user" TEXT COLLATE "C" NOT NULL,
+  dataset TEXT COLLATE "C" NOT NULL,
+  seq BIGINT NOT NULL,
+  PRIMARY KEY ("user", dataset, seq)
+);
+CREATE TABLE dpsql_state (
+  "user" TEXT COLLATE "C" NOT NULL,
+  dataset TEXT COLLATE "C" NOT NULL,
+  seq BIGINT NOT NULL,
+  joint BYTEA NOT NULL,
+  PRIMARY KEY ("user", dataset)
+);
+CREATE TABLE dpsql_entry (
+  seq BIGINT PRIMARY KEY,
+  at TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  "user" TEXT COLLATE "C" NOT NULL,
+  dataset TEXT COLLATE "C" NOT NULL,
+  before_rho BIGINT NOT NULL, before_epsilon BIGINT,
+  after_rho BIGINT NOT NULL, after_epsilon BIGINT,
+  epsilon DOUBLE PRECISION, delta DOUBLE PRECISION, rho BIGINT, epsilon_pico BIGINT,
+  statement BYTEA,                                  -- UTF-8, which may hold a NUL here
+  event TEXT, price_rho BIGINT, price_epsilon BIGINT,
+  more TEXT NOT NULL,
+  seen TEXT NOT NULL, state TEXT NOT NULL, mac TEXT NOT NULL
+);
+"""
+STATEMENT = ENTRY.index("statement")
+
+
+def _columns(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _marks(names: Sequence[str]) -> str:
+    return ", ".join(["%s"] * len(names))
+
+
+PURSES = f"SELECT {_columns(PURSE)} FROM dpsql_purse"
+ENTRIES = f"SELECT {_columns(ENTRY)} FROM dpsql_entry"
+PUT = (
+    f"INSERT INTO dpsql_purse ({_columns(PURSE)}) VALUES ({_marks(PURSE)})"
+    ' ON CONFLICT ("user", dataset) DO UPDATE SET '
+    + ", ".join(f'"{name}" = excluded."{name}"' for name in PURSE[2:])
+)
+APPEND = f"INSERT INTO dpsql_entry ({_columns(ENTRY)}) VALUES ({_marks(ENTRY)})"
+
+PUT_STATE = (
+    'INSERT INTO dpsql_state ("user", dataset, seq, joint) VALUES (%s, %s, %s, %s)'
+    ' ON CONFLICT ("user", dataset) DO UPDATE SET seq = excluded.seq, joint = excluded.joint'
+)
+
+
+def damaged(name: str) -> LedgerError:
+    """The error for tables that hold what no ledger writes."""
+    return LedgerError(f"{name}: the ledger is damaged; restore it from a copy")
+
+
+class PostgresPage:
+    """A Page within an open transaction of `connection`."""
+
+    def __init__(self, connection: Link, name: str) -> None:
+        self._connection, self._name = connection, name
+
+    def purse(self, user: str, dataset: str) -> Purse | None:
+        rows = self._rows(f'{PURSES} WHERE "user" = %s AND dataset = %s', (user, dataset))
+        return self._read(purse_of_row, rows[0]) if rows else None
+
+    def purses(self) -> Sequence[Purse]:
+        return [self._read(purse_of_row, row) for row in self._rows(f"{PURSES} ORDER BY 1, 2", ())]
+
+    def entries(
+        self, after: int, most: int, user: str | None, dataset: str | None
+    ) -> Sequence[Entry]:
+        sql = f"{ENTRIES} WHERE seq > %s"
+        values: list[object] = [after]
+        if user is not None:
+            sql += ' AND ("user" = %s OR strpos(more, %s) > 0 OR strpos(more, %s) > 0)'
+            values += [user, *traces(user)]
+        if dataset is not None:
+            sql += " AND dataset = %s"
+            values.append(dataset)
+        rows = self._rows(f"{sql} ORDER BY seq LIMIT %s", (*values, most))
+        return [self._read(_entry, row) for row in rows]
+
+    def last(self) -> int:
+        newest: int = self._rows("SELECT coalesce(max(seq), 0) FROM dpsql_entry", ())[0][0]
+        return newest
+
+    def tip(self) -> Entry | None:
+        rows = self._rows(f"{ENTRIES} ORDER BY seq DESC LIMIT 1", ())
+        return self._read(_entry, rows[0]) if rows else None
+
+    def footprints(self, user: str, dataset: str, after: int) -> Sequence[Entry]:
+        columns = ", ".join(f'e."{name}"' for name in ENTRY)
+        rows = self._rows(
+            f"SELECT {columns} FROM dpsql_paid p JOIN dpsql_entry e USING (seq)"
+            ' WHERE p."user" = %s AND p.dataset = %s AND p.seq > %s ORDER BY p.seq',
+            (user, dataset, after),
+        )
+        return [self._read(_entry, row) for row in rows]
+
+    def state(self, user: str, dataset: str) -> bytes | None:
+        rows = self._rows(
+            'SELECT joint FROM dpsql_state WHERE "user" = %s AND dataset = %s', (user, dataset)
+        )
+        return bytes(rows[0][0]) if rows else None
+
+    def put_state(self, user: str, dataset: str, seq: int, state: bytes) -> None:
+        self._connection.execute(PUT_STATE, (user, dataset, seq, state))
+
+    def forget(self, user: str, dataset: str) -> None:
+        for name in ("dpsql_paid", "dpsql_state"):
+            self._connection.execute(
+                f'DELETE FROM {name} WHERE "user" = %s AND dataset = %s', (user, dataset)
+            )
+
+    def put(self, purse: Purse) -> None:
+        self._connection.execute(PUT, purse_row(purse))
+
+    def append(self, entry: Entry) -> None:
+        row = list(entry_row(entry))
+        if row[STATEMENT] is not None:
+            row[STATEMENT] = row[STATEMENT].encode()
+        self._connection.execute(APPEND, row)
+        for purse in paid(entry):
+            self._connection.execute(
+                "INSERT INTO dpsql_paid VALUES (%s, %s, %s)", (purse, entry.dataset, entry.seq)
+            )
+
+    def _rows(self, sql: str, values: tuple[object, ...]) -> list[Any]:
+        return self._connection.execute(sql, values).fetchall()
+
+    def _read(self, reader: Callable[[Any], T], row: Any) -> T:
+        try:
+            return reader(row)
+        except (KeyError, TypeError, ValueError):
+            raise damaged(self._name) from None
+
+
+def _entry(row: Any) -> Entry:
+    row = list(row)
+    if row[STATEMENT] is not None:
+        row[STATEMENT] = bytes(row[STATEMENT]).decode()
+    return entry_of_row(row)

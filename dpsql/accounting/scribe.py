@@ -1,0 +1,76 @@
+"""Scribe: the page of a transaction that seals whatever is written on it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from dpsql.accounting.book import Page
+from dpsql.accounting.purse import Entry, Purse
+from dpsql.accounting.seal import SUMS, Seal, shown
+
+
+class Scribe:
+    """A Page that keeps the state of the purses and links each entry to the one before.
+
+    Purses are put before the entry that tells of them.
+    """
+
+    def __init__(self, page: Page, seal: Seal) -> None:
+        self._page, self._seal = page, seal
+        self._tip = page.tip()
+        self._state = 0 if self._tip is None else int(self._tip.state or "0", 16)
+        self._told = True  # whether an entry tells of all purses put so far
+        self._known: dict[tuple[str, str], Purse | None] = {}
+
+    @property
+    def told(self) -> bool:
+        return self._told
+
+    def tip(self) -> Entry | None:
+        return self._tip
+
+    def last(self) -> int:
+        return 0 if self._tip is None else self._tip.seq
+
+    def purse(self, user: str, dataset: str) -> Purse | None:
+        name = (user, dataset)
+        if name not in self._known:
+            self._known[name] = self._page.purse(user, dataset)
+        return self._known[name]
+
+    def purses(self) -> Sequence[Purse]:
+        return self._page.purses()
+
+    def entries(
+        self, after: int, most: int, user: str | None, dataset: str | None
+    ) -> Sequence[Entry]:
+        return self._page.entries(after, most, user, dataset)
+
+    def footprints(self, user: str, dataset: str, after: int) -> Sequence[Entry]:
+        return self._page.footprints(user, dataset, after)
+
+    def state(self, user: str, dataset: str) -> bytes | None:
+        return self._page.state(user, dataset)
+
+    def put_state(self, user: str, dataset: str, seq: int, state: bytes) -> None:
+        self._page.put_state(user, dataset, seq, state)
+
+    def forget(self, user: str, dataset: str) -> None:
+        self._page.forget(user, dataset)
+
+    def put(self, purse: Purse) -> None:
+        before = self.purse(purse.user, purse.dataset)
+        rise = self._seal.weight(purse) - self._seal.weight(before)
+        self._state = (self._state + rise) % SUMS
+        self._told = False
+        self._known[purse.user, purse.dataset] = purse
+        self._page.put(purse)
+
+    def append(self, entry: Entry) -> None:
+        before = self._tip
+        seen = entry.at if before is None else max(entry.at, before.seen)
+        entry = dataclasses.replace(entry, seen=seen, state=shown(self._state))
+        entry = self._seal.linked(before, entry)
+        self._page.append(entry)
+        self._tip, self._told = entry, True

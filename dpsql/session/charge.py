@@ -1,0 +1,72 @@
+"""What one call charged, and how an error after the charge says so."""
+
+from __future__ import annotations
+
+from dpsql.accounting.ledger import Balance, Ledger, Price, Receipt
+from dpsql.errors import BudgetError, Error, InternalError, LedgerError
+from dpsql.planner import Terms
+from dpsql.release import Cost, charged_words
+from dpsql.session import tell
+
+_UNKNOWN = (
+    "the ledger does not tell whether the statement was charged; "
+    "`dpsql budget show` does, once the ledger can be read"
+)
+
+
+class Charge:
+    """The charge of one call: nothing until its receipt comes, whatever other calls pay."""
+
+    def __init__(self, ledger: Ledger, before: Balance, statement: str) -> None:
+        self._ledger, self._before, self._statement = ledger, before, statement
+        self._terms = Terms.of(before.grant)
+        self._price: Price | None = None
+
+    def take(self, receipt: Receipt) -> None:
+        """Keep what the receipt says was paid."""
+        self._price = receipt.charged
+
+    @property
+    def cost(self) -> Cost | None:
+        """What was paid; None for nothing."""
+        return None if self._price is None else tell.price(self._price, self._terms)
+
+    def failure(self, error: BaseException) -> BaseException:
+        """What to raise for an error of this call.
+
+        An error of ours, or an interruption, is raised itself and says what was charged; any other
+        becomes an InternalError that names its type alone, for its words may quote values.
+        """
+        words = ""
+        if self.cost is None and (isinstance(error, LedgerError) or not isinstance(error, Error)):
+            words = self._look()
+        if self.cost is not None:
+            words = charged_words(self.cost)
+        match error:
+            case Error():
+                error.charged = words
+                return error
+            case Exception():
+                fault = InternalError(
+                    f"the answer could not be made ({type(error).__name__}): a fault of dpsql"
+                )
+                fault.charged = words or charged_words(None)
+                return fault.with_traceback(error.__traceback__)
+            case _:
+                error.add_note(words or charged_words(None))
+                return error
+
+    def _look(self) -> str:
+        """Find a charge whose receipt did not come; in words, when the ledger does not tell."""
+        grant = self._before.grant
+        try:
+            after = self._ledger.balance(grant.user, grant.dataset)
+            if tell.difference(self._before, after) is None:
+                return ""
+            for entry in self._ledger.log(grant.user, grant.dataset):
+                later = entry.before.rho >= self._before.spent_rho
+                if later and entry.price is not None and entry.statement == self._statement:
+                    self._price = entry.charged
+        except BudgetError:
+            return _UNKNOWN
+        return ""

@@ -1,0 +1,59 @@
+"""SET, RESET, SHOW and DESCRIBE: statements of ours, which no engine sees; all are free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dpsql.errors import Refused, UsageError
+from dpsql.query.expr import written
+from dpsql.query.parse import Describe, Set, Show
+from dpsql.release import Release
+from dpsql.session import tell
+from dpsql.session.settings import NAMES
+
+if TYPE_CHECKING:
+    from dpsql.session.session import Session
+
+
+def told(
+    session: Session, statement: Describe | Show | Set, sql: str, given: Mapping[str, Any]
+) -> Release:
+    """The answer to such a statement; SHOW tells the settings that hold for this call.
+
+    Raises Refused.
+    """
+    match statement:
+        case Describe(name=name, span=span):
+            dataset = session.called(name)
+            if dataset is None:
+                raise Refused(
+                    f"there is no dataset {name!r}",
+                    hint=f"DESCRIBE one of: {', '.join(map(written, session.datasets))}",
+                    sql=sql, start=span.start, end=span.end,
+                )  # fmt: skip
+            return tell.describe(dataset)
+        case Show(what="tables"):
+            return tell.tables(session.datasets.values())
+        case Show(what="budget"):
+            paying = session.ledger.paying(session.user)
+            return tell.budgets([b for b in paying if b.grant.dataset in session.datasets])
+        case Show(what=what):
+            dataset = None if what in NAMES else session.called(what)
+            if dataset is not None:
+                return tell.describe(dataset)
+            return tell.settings(session.settings.with_values(given), what, sql)
+        case Set(name=name, value=value):
+            return _set(session, name, value, sql)
+
+
+def _set(session: Session, name: str, value: str | None, sql: str) -> Release:
+    try:
+        if value is None:
+            session.settings = session.settings.reset(name, session.start)
+        else:
+            session.settings = session.settings.with_values({name: value})
+    except UsageError as error:
+        hint = "SET epsilon = 0.1, RESET epsilon, SHOW ALL"
+        raise Refused(str(error), hint=hint, sql=sql) from None
+    return tell.settings(session.settings, name, sql)

@@ -1,0 +1,312 @@
+"""`dpsql budget`: caps, groups, grants that end, the audit trail and its verification."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.surfaces.cli import main
+
+SCHEMA = """
+dataset = "people"
+unit = "row"
+
+[source]
+table = "people"
+
+[columns]
+sex = {type = "category", values = ["female", "male"]}
+"""
+SQL = "SELECT COUNT(*) AS n FROM people"
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with people.duckdb and people.toml, and no ledger."""
+    folder = tmp_path / "town"
+    folder.mkdir()
+    with duckdb.connect(str(folder / "people.duckdb")) as connection:
+        connection.execute("CREATE TABLE people AS SELECT 'male' AS sex FROM range(3000)")
+    (folder / "people.toml").write_text(SCHEMA)
+    monkeypatch.chdir(folder)
+    for name in ("DPSQL_DB", "DPSQL_SCHEMA", "DPSQL_LEDGER", "DPSQL_DEBUG", "DPSQL_USER"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+@pytest.fixture
+def run(town: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command that must end with a code, and gives what it printed."""
+
+    def command(*words: str, code: int = 0) -> str:
+        capsys.readouterr()
+        found = main(list(words))
+        out, err = capsys.readouterr()
+        assert found == code, out + err
+        assert (err == "") == (code == 0 or words[1] == "verify")
+        return out + err
+
+    return command
+
+
+def budget(run: Run, name: str, *words: str, code: int = 0) -> str:
+    return run("budget", name, "people.duckdb", *words, code=code)
+
+
+def ask(run: Run, user: str, *words: str, code: int = 0) -> str:
+    return run("query", "people.duckdb", SQL, "-u", user, *words, code=code)
+
+
+def parsed(text: str) -> Any:
+    return json.loads(text)
+
+
+def test_a_grant_says_what_all_users_together_may_spend(run: Run) -> None:
+    assert budget(run, "grant", "alice", "--epsilon", "2").splitlines() == [
+        "granted alice ε 2.00 at δ 1e-06 (ρ 0.0882) on people",
+        "All answers to alice together are (2, 1e-06)-differentially private;"
+        " 100 default queries are left.",
+        "All users of people together: at most ε 2.00 at δ 1e-06 (ρ 0.0882), the largest grant;"
+        " ε 2.00 is left.",
+    ]
+    shown = budget(run, "grant", "bob", "--epsilon", "1", "--cap", "5", "--until", "2999-12-31")
+    assert "(ρ 0.0244) on people until 2999-12-31" in shown
+    assert "at most ε 5.00 at δ 1e-06 (ρ 0.463), set by the owner; ε 5.00 is left." in shown
+    fields = parsed(budget(run, "grant", "bob", "--epsilon", "1", "--format", "json"))
+    assert fields["until"] is None and fields["cap"]["granted"]["epsilon"] == 5
+
+
+def test_users_share_the_cap_and_the_refusal_says_how_to_move_it(run: Run) -> None:
+    for user in ("alice", "bob"):
+        budget(run, "grant", user, "--epsilon", "1")
+    ask(run, "alice", "--epsilon", "1")
+    refusal = ask(run, "bob", "--epsilon", "0.5", code=4)
+    assert "all users of people together have ρ=0.000000000" in refusal.replace("\n", " ")
+    assert "dpsql budget cap DB --epsilon E --dataset people" in refusal.replace("\n", " ")
+    assert "nothing was charged" in refusal
+    shown = budget(run, "show", "bob")
+    assert "no more than all users together have left (ε 4.16e-05)" in shown
+    assert "all users of people together (the cap, the largest grant)" in shown
+    assert "0 default queries left" in shown
+    told = budget(run, "cap", "--epsilon", "3")
+    assert told == (
+        "All users of people together: at most ε 3.00 at δ 1e-06 (ρ 0.185), set by the owner;"
+        " ε 2.78 is left.\n"
+    )
+    ask(run, "bob", "--epsilon", "0.5")
+    assert budget(run, "cap") == budget(run, "cap")
+    assert "the largest grant" in budget(run, "cap", "--auto")
+
+
+def test_a_cap_is_shown_as_json(run: Run) -> None:
+    budget(run, "grant", "alice", "--epsilon", "1", "--until", "2999-12-31")
+    (purse,) = parsed(budget(run, "show", "--format", "json"))
+    assert purse["user"] == "alice" and purse["until"] == "3000-01-01T00:00:00.000+00:00"
+    assert (purse["ended"], purse["members"]) == (False, [])
+    assert purse["cap"]["granted"]["epsilon"] == 1
+    assert (purse["cap"]["user"], purse["cap"]["fixed"]) == (None, False)
+    shown = parsed(budget(run, "cap", "--epsilon", "2", "--format", "json"))
+    assert shown["cap"]["fixed"] and shown["cap"]["granted"]["epsilon"] == 2
+
+
+def test_a_group_shares_its_purse(run: Run) -> None:
+    told = budget(run, "group", "team", "bob", "carol").splitlines()
+    assert told == [
+        "team on people: bob, carol",
+        "team has no grant yet: dpsql budget grant people.duckdb team --epsilon E",
+    ]
+    assert "team, a group of bob, has no grant" in ask(run, "bob", code=4).replace("\n", " ")
+    budget(run, "grant", "team", "--epsilon", "1")
+    assert budget(run, "group", "team") == "team on people: bob, carol\n"
+    for user in ("bob", "carol"):
+        ask(run, user, "--epsilon", "0.5")
+    assert "budget error: release costs" in ask(run, "bob", "--epsilon", "0.9", code=4)
+    assert "team on people (a group: bob, carol)" in budget(run, "show")
+    assert budget(run, "show", "bob").startswith("team on people (a group: bob, carol)")
+    shown = run("query", "people.duckdb", "SHOW BUDGET", "-u", "carol", "--format", "csv")
+    assert shown.splitlines()[1].startswith("people,1.0,0.7")
+    fields = parsed(budget(run, "group", "team", "--remove", "bob", "--format", "json"))
+    assert fields == {"group": "team", "dataset": "people", "members": ["carol"]}
+    assert "bob has no grant" in ask(run, "bob", code=4)
+    assert "no grant" in budget(run, "show", "bob", code=4)
+    budget(run, "revoke", "carol")
+    assert budget(run, "group", "team") == "team on people: no members\n"
+
+
+def test_a_member_with_a_grant_pays_from_both(run: Run) -> None:
+    budget(run, "group", "team", "bob")
+    budget(run, "grant", "team", "--epsilon", "2")
+    budget(run, "grant", "bob", "--epsilon", "1")
+    ask(run, "bob", "--epsilon", "0.5")
+    shown = budget(run, "show", "bob")
+    assert "team pays as well (ε left 1." in shown
+    entries = parsed(budget(run, "log", "bob", "--format", "json"))
+    assert [entry["kind"] for entry in entries] == ["join", "grant", "charge"]
+    assert [paid["purse"] for paid in entries[2]["payments"]] == ["bob", "team", None]
+    assert entries[2]["payments"][1]["after"] == entries[2]["spent"] == entries[2]["price"]
+    assert [e["kind"] for e in parsed(budget(run, "log", "team", "--format", "json"))] == [
+        "join",
+        "grant",
+        "charge",
+    ]
+
+
+def test_a_grant_that_has_ended_answers_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsql.accounting.ledger._now", lambda: "2026-06-01T00:00:00.000+00:00")
+    budget(run, "grant", "alice", "--epsilon", "1", "--until", "2026-06-30")
+    ask(run, "alice")
+    monkeypatch.setattr("dpsql.accounting.ledger._now", lambda: "2026-07-01T00:00:00.000+00:00")
+    refusal = ask(run, "alice", code=4).replace("\n", " ")
+    assert "the grant of alice on people ended: it was until 2026-06-30" in refusal
+    assert "until 2026-06-30, ended" in budget(run, "show")
+    assert "│ grant ended" in budget(run, "log")
+    assert "has passed" in budget(
+        run, "grant", "alice", "--epsilon", "1", "--until", "2026-06-30", code=2
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["grant", "bob", "--epsilon", "1", "--until", "soon"],
+        ["grant", "bob", "--epsilon", "1", "--until", "2020-01-01"],
+        ["grant", "bob", "--epsilon", "1", "--cap", "0"],
+        ["grant", "bob", "--epsilon", "1", "--cap", "nan"],
+        ["cap", "--epsilon", "-1"],
+        ["cap", "--epsilon", "1", "--auto"],
+        ["cap", "--delta", "1e-6"],
+        ["cap", "--epsilon", "1", "--dataset", "nowhere"],
+        ["group"],
+        ["group", "team", "team"],
+        ["group", "team", "--remove", "nobody"],
+        ["verify", "--accept", " "],
+    ],
+)
+def test_wrong_words_are_refused_and_change_nothing(run: Run, words: list[str]) -> None:
+    budget(run, "grant", "alice", "--epsilon", "1")
+    with dpsql.Ledger.open("people.ledger") as ledger:
+        before = ledger.dump()
+    assert main(["budget", words[0], "people.duckdb", *words[1:]]) == 2
+    with dpsql.Ledger.open("people.ledger") as ledger:
+        assert ledger.dump() == before
+
+
+def test_the_log_is_an_audit_trail(run: Run) -> None:
+    budget(run, "grant", "alice", "--epsilon", "1")
+    ask(run, "alice", "--rho", "0.001")
+    ask(run, "alice", "--rho", "0.001", "--backend", "laplace")
+    budget(run, "cap", "--epsilon", "2")
+    budget(run, "cap", "--auto")
+    lines = [line.split("│")[1:-1] for line in budget(run, "log").splitlines()]
+    told = [[cell.strip() for cell in line] for line in lines if line]
+    assert told[0] == ["#", "when (UTC)", "user", "dataset", "what", "spent (ρ)", "statement"]
+    assert [line[4] for line in told[1:]] == [
+        "grant ε 1.00 at δ 1e-06; cap ε 1.00 at δ 1e-06",
+        "charge ρ 0.00100, gaussian σ 22.4",
+        "charge ρ 0.00100, laplace b 22.4",
+        "cap ε 2.00 at δ 1e-06",
+        "cap follows the largest grant; cap ε 1.00 at δ 1e-06",
+    ]
+    assert told[2][5] == "0 → 0.00100, all 0 → 0.00100"
+    assert told[3][2] == "alice" and told[3][6] == SQL and told[4][2] == "everybody"
+    entries = parsed(budget(run, "log", "--format", "json"))
+    assert entries[1]["event"]["event"] == "gaussian" and len(entries[1]["mac"]) == 64
+    assert entries[3]["user"] is None and entries[3]["grant"]["epsilon"] == 2
+
+
+def test_a_sound_ledger_is_said_to_be_sound(run: Run) -> None:
+    budget(run, "grant", "alice", "--epsilon", "1")
+    ask(run, "alice")
+    assert budget(run, "verify").splitlines() == [
+        "people.ledger: 2 entries, 2 purses, anchor at entry 2",
+        "sound: the log, the purses and the anchor",
+    ]
+    fields = parsed(budget(run, "verify", "--format", "json"))
+    assert fields == {
+        "ledger": "people.ledger", "sound": True, "accepted": False, "entries": 2, "purses": 2,
+        "anchor": 2, "problems": [],
+    }  # fmt: skip
+
+
+def test_a_changed_ledger_answers_nothing_and_verify_says_where(run: Run) -> None:
+    budget(run, "grant", "alice", "--epsilon", "1")
+    ask(run, "alice")
+    with sqlite3.connect("people.ledger") as stranger:
+        stranger.execute("UPDATE purse SET rho = 10 * rho WHERE user = 'alice'")
+    stranger.close()
+    assert "something else than dpsql wrote to the ledger" in ask(run, "alice", code=4)
+    for name in ("show", "log", "cap"):
+        budget(run, name, code=4)
+    said = budget(run, "verify", code=4)
+    assert "the purse of alice on people was changed: grant ε 1" in said
+    assert said.endswith("broken\n")
+    fields = parsed(budget(run, "verify", "--format", "json", code=4))
+    assert not fields["sound"] and len(fields["problems"]) == 1
+    assert budget(run, "verify", "--accept", "a trial").endswith(
+        "taken as it stands; the log says so\n"
+    )
+    budget(run, "verify")
+    ask(run, "alice")
+    assert "taken as it stands: a trial" in budget(run, "log")
+    assert "ε 1.00 at δ 1e-06 (ρ 0.0244)" in budget(run, "show")
+
+
+def test_a_ledger_elsewhere_has_an_anchor_beside_the_data(run: Run, tmp_path: Path) -> None:
+    elsewhere = ["--ledger", str(tmp_path / "kept.ledger")]
+    budget(run, "grant", "alice", "--epsilon", "1", *elsewhere)
+    ask(run, "alice", *elsewhere)
+    (second,) = Path().glob("people.duckdb.*.anchor")
+    old = {path: path.read_bytes() for path in tmp_path.glob("kept.ledger*")}
+    ask(run, "alice", *elsewhere)
+    for path, content in old.items():
+        path.write_bytes(content)
+    refusal = ask(run, "alice", *elsewhere, code=4).replace("\n", " ")
+    assert "the ledger ends at entry 2, and its anchor has seen entry 3" in refusal
+    assert "entry 3" in budget(run, "verify", *elsewhere, code=4)
+    second.unlink()  # what is put back together cannot be seen
+    ask(run, "alice", *elsewhere)
+
+
+def test_an_address_is_taken_wherever_a_ledger_is(
+    run: Run, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = ["--ledger", address]
+    assert "there is no ledger in postgresql:///postgres" in ask(run, "alice", *there, code=4)
+    budget(run, "grant", "alice", "--epsilon", "1", *there)
+    budget(run, "group", "team", "bob", *there)
+    ask(run, "alice", *there)
+    run("explain", "people.duckdb", SQL, "-u", "alice", *there)
+    assert "1.0 % spent" in budget(run, "show", "alice", *there)
+    assert SQL in budget(run, "log", *there)
+    assert budget(run, "verify", *there).startswith("postgresql:///postgres: 3 entries")
+    monkeypatch.setenv("DPSQL_LEDGER", address)
+    ask(run, "alice")
+    with dpsql.connect("people.duckdb", user="alice", ledger=address) as connection:
+        assert connection.execute(SQL).fetchone() is not None
+        assert connection.budget().user == "alice"
+    with dpsql.connect("people.duckdb", user="alice") as connection:
+        connection.execute(SQL)
+    with dpsql.Ledger.open(address) as ledger:
+        assert len([entry for entry in ledger.log() if entry.kind == "charge"]) == 4
+    budget(run, "revoke", "alice")
+    ask(run, "alice", code=4)
+    assert not list(Path().glob("*.ledger*"))
+
+
+def test_the_units_key_of_a_distant_ledger_stands_beside_the_data(
+    run: Run, town: Path, address: str
+) -> None:
+    (town / "people.toml").write_text(
+        SCHEMA.replace('unit = "row"', 'unit = {column = "sex", max_rows = 2}')
+    )
+    budget(run, "grant", "alice", "--epsilon", "1", "--ledger", address)
+    ask(run, "alice", "--ledger", address)
+    assert (town / "people.ledger.key").stat().st_mode & 0o777 == 0o600
