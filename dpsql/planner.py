@@ -8,24 +8,30 @@ a price a statement costs a hundredth of the grant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
+import numpy as np
+
 from dpsql.accounting.convert import epsilon_of, rho_of
-from dpsql.accounting.events import PICO, Event
+from dpsql.accounting.events import PICO, Event, Gaussian
 from dpsql.accounting.ledger import Grant
-from dpsql.curator.quote import LaplaceNoise, Noise, moved, quote
+from dpsql.curator.quote import GaussianNoise, LaplaceNoise, moved, quote
+from dpsql.curator.quote import Noise as Drawn
 from dpsql.curator.sensitivity import Sensitivity
 from dpsql.errors import UsageError
 from dpsql.mechanisms import gaussian, laplace
+from dpsql.mechanisms.archive import Found
 from dpsql.mechanisms.law import stddev
+from dpsql.mechanisms.noises import Noise
 from dpsql.query.linear import Workload
 from dpsql.release import Candidate, Cost
 from dpsql.schema import Dataset
 
 DEFAULT_SHARE = 100  # a statement without a price costs this part of the grant
+_CLOSE = 1e-6  # of a variance: what rounding may add to it
 BACKENDS = ("auto", "gaussian", "laplace")
 
 
@@ -60,7 +66,7 @@ class Choice:
     """A backend with its noise, the event that pays for it, and the price as people read it."""
 
     backend: str
-    noise: Noise
+    noise: Drawn
     event: Event
     price: Cost
 
@@ -77,12 +83,36 @@ def choose(workload: Workload, dataset: Dataset, asked: Asked, terms: Terms) -> 
     )
 
 
+def missing(
+    choice: Choice, found: Found | None, workload: Workload, dataset: Dataset, terms: Terms
+) -> Choice | None:
+    """What is still to buy for the accuracy of a choice, with what was found; None for nothing.
+
+    Variances v and w combine to 1 / (1/v + 1/w): the worst query of the statement decides.
+    """
+    if found is None:
+        return choice
+    match choice.noise:
+        case GaussianNoise(variance=variance):
+            target = float(variance)
+        case LaplaceNoise():
+            target = stddev(choice.event) ** 2
+    if found.worst <= target * (1.0 + _CLOSE):
+        return None
+    combined = isinstance(found.law or choice.event, Gaussian)
+    if found.worst == math.inf or not combined or not isinstance(choice.noise, GaussianNoise):
+        return choice
+    noise = gaussian.short(Fraction(1 / (1 / target - 1 / found.worst)))
+    event = quote(workload, dataset, noise)
+    return Choice(choice.backend, noise, event, cost(event, terms))
+
+
 def candidates(
     workload: Workload,
     dataset: Dataset,
     asked: Asked,
     terms: Terms,
-    charged: Callable[[Noise], Cost] | None = None,
+    charged: Callable[[Drawn], Cost] | None = None,
 ) -> tuple[Candidate, ...]:
     """Every backend that could answer at the price asked for, with its error; for EXPLAIN.
 
@@ -107,14 +137,14 @@ def _choice(
                 "use backend laplace, or ask the owner for a grant with a delta above 0"
             )
         case "gaussian":
-            noise: Noise = gaussian.noise(found.squared, _rho(asked, terms))
+            noise: Drawn = gaussian.noise(found.squared, _rho(asked, terms))
         case _:
             noise = _laplace(found, asked, terms)
     event = quote(workload, dataset, noise)
     return Choice(backend, noise, event, cost(event, terms))
 
 
-def _laplace(found: Sensitivity, asked: Asked, terms: Terms) -> Noise:
+def _laplace(found: Sensitivity, asked: Asked, terms: Terms) -> Drawn:
     """Laplace noise at the price: pure epsilon where that is the currency or the lesser noise."""
     if asked.epsilon is not None and terms.pure:
         return laplace.noise(found.absolute, pico(asked.epsilon))
@@ -167,6 +197,17 @@ def cost(event: Event, terms: Terms) -> Cost:
         return Cost(event.rho / PICO, pure or 0.0, 0.0)
     epsilon = epsilon_of(event.rho, terms.delta)
     return Cost(event.rho / PICO, epsilon if pure is None else min(pure, epsilon), terms.delta)
+
+
+def error(workload: Workload, noises: Sequence[Noise]) -> float:
+    """As `rmse`, for answers of which each has a noise of its own."""
+    total, count = 0.0, 0
+    for block, noise in zip(workload.blocks, noises, strict=True):
+        for at, weight in enumerate(block.weights):
+            scale = {at: 1.0 / max(weight.largest, 1)}
+            each = np.broadcast_to(noise.moment(scale, scale), block.groups)
+            total, count = total + float(each.sum()), count + block.groups
+    return math.sqrt(total / count) if count else 0.0
 
 
 def rmse(workload: Workload, event: Event) -> float:

@@ -9,11 +9,12 @@ and write its page.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from dpsql.accounting.purse import Entry, Purse
 
 T = TypeVar("T")
+Name: TypeAlias = tuple[str, str, str]  # of kept releases: user, dataset, snapshot
 
 
 class Page(Protocol):
@@ -58,6 +59,18 @@ class Page(Protocol):
         ...
 
     def append(self, entry: Entry) -> None: ...
+
+    def put_release(self, name: Name, seq: int, columns: str, stored: bytes) -> None:
+        """Keep what charge `seq` released, unless it is kept already."""
+        ...
+
+    def releases(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
+        """The charges with a greater `seq` whose releases are kept, and their columns."""
+        ...
+
+    def release(self, name: Name, seq: int) -> bytes | None:
+        """What charge `seq` released."""
+        ...
 
 
 class Book(Protocol):

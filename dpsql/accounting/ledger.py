@@ -41,6 +41,7 @@ from dpsql.accounting.purse import (
     Rise,
 )
 from dpsql.accounting.refusals import excess
+from dpsql.accounting.releases import Releases
 from dpsql.accounting.shelf import book_at
 from dpsql.accounting.states import Known, States, Trial
 from dpsql.errors import BudgetExceeded, LedgerError, UsageError
@@ -71,6 +72,7 @@ class Ledger:
         self._book = book
         self._guard = guarded(book, witness)
         self._states = States()
+        self.releases = Releases(book)
 
     @classmethod
     def open(

@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeVar
 
-from dpsql.accounting.book import Page
+from dpsql.accounting.book import Name, Page
 from dpsql.accounting.purse import Entry, Purse
 from dpsql.errors import LedgerError
 
 T = TypeVar("T")
 Kept: TypeAlias = "dict[tuple[str, ...] | int, Purse | Entry | bytes]"
 
+RELEASE = "release"  # with the name, seq and columns of what is kept
 STATE = "state"  # of a purse, kept under this and its names
 NEWEST = 0  # the newest entry is kept under its own seq, which is at least 1, and under this
 
@@ -114,3 +115,21 @@ class _MemoryPage:
 
     def append(self, entry: Entry) -> None:
         self.changes[entry.seq] = self.changes[NEWEST] = entry
+
+    def put_release(self, name: Name, seq: int, columns: str, stored: bytes) -> None:
+        self.changes[RELEASE, *name, str(seq), columns] = stored
+
+    def releases(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
+        found = [
+            (int(key[4]), key[5])
+            for key in self._kept
+            if isinstance(key, tuple) and len(key) == 6 and key[1:4] == name
+        ]
+        return sorted(item for item in found if item[0] > after)
+
+    def release(self, name: Name, seq: int) -> bytes | None:
+        for key, value in self._kept.items():
+            kept = isinstance(key, tuple) and len(key) == 6 and key[1:5] == (*name, str(seq))
+            if kept and isinstance(value, bytes):
+                return value
+        return None

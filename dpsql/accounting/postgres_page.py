@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 from psycopg import Connection
 from psycopg.rows import TupleRow
 
+from dpsql.accounting.book import Name
 from dpsql.accounting.fields import traces
 from dpsql.accounting.purse import Entry, Purse
 from dpsql.accounting.rows import (
@@ -52,6 +53,15 @@ CREATE TABLE dpsql_state (
   joint BYTEA NOT NULL,
   PRIMARY KEY ("user", dataset)
 );
+CREATE TABLE dpsql_release (
+  "user" TEXT COLLATE "C" NOT NULL,
+  dataset TEXT COLLATE "C" NOT NULL,
+  snapshot TEXT COLLATE "C" NOT NULL,
+  seq BIGINT NOT NULL,
+  columns TEXT NOT NULL,
+  stored BYTEA NOT NULL,
+  PRIMARY KEY ("user", dataset, snapshot, seq)
+);
 CREATE TABLE dpsql_entry (
   seq BIGINT PRIMARY KEY,
   at TEXT NOT NULL,
@@ -87,6 +97,7 @@ PUT = (
 )
 APPEND = f"INSERT INTO dpsql_entry ({_columns(ENTRY)}) VALUES ({_marks(ENTRY)})"
 
+KEPT = '"user" = %s AND dataset = %s AND snapshot = %s'
 PUT_STATE = (
     'INSERT INTO dpsql_state ("user", dataset, seq, joint) VALUES (%s, %s, %s, %s)'
     ' ON CONFLICT ("user", dataset) DO UPDATE SET seq = excluded.seq, joint = excluded.joint'
@@ -169,6 +180,25 @@ class PostgresPage:
             self._connection.execute(
                 "INSERT INTO dpsql_paid VALUES (%s, %s, %s)", (purse, entry.dataset, entry.seq)
             )
+
+    def put_release(self, name: Name, seq: int, columns: str, stored: bytes) -> None:
+        self._connection.execute(
+            "INSERT INTO dpsql_release VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+            (*name, seq, columns, stored),
+        )
+
+    def releases(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
+        rows = self._rows(
+            f"SELECT seq, columns FROM dpsql_release WHERE {KEPT} AND seq > %s ORDER BY seq",
+            (*name, after),
+        )
+        return [(int(seq), str(columns)) for seq, columns in rows]
+
+    def release(self, name: Name, seq: int) -> bytes | None:
+        rows = self._rows(
+            f"SELECT stored FROM dpsql_release WHERE {KEPT} AND seq = %s", (*name, seq)
+        )
+        return bytes(rows[0][0]) if rows else None
 
     def _rows(self, sql: str, values: tuple[object, ...]) -> list[Any]:
         return self._connection.execute(sql, values).fetchall()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from dpsql.accounting.book import Page
+from dpsql.accounting.book import Name, Page
 from dpsql.accounting.purse import Entry, Purse
 from dpsql.accounting.seal import SUMS, Seal, shown
 
@@ -58,6 +58,15 @@ class Scribe:
 
     def forget(self, user: str, dataset: str) -> None:
         self._page.forget(user, dataset)
+
+    def put_release(self, name: Name, seq: int, columns: str, stored: bytes) -> None:
+        self._page.put_release(name, seq, columns, stored)
+
+    def releases(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
+        return self._page.releases(name, after)
+
+    def release(self, name: Name, seq: int) -> bytes | None:
+        return self._page.release(name, seq)
 
     def put(self, purse: Purse) -> None:
         before = self.purse(purse.user, purse.dataset)

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from dpsql.accounting.book import Name
 from dpsql.accounting.fields import traces
 from dpsql.accounting.purse import Entry, Purse
 from dpsql.accounting.rows import (
@@ -52,6 +53,15 @@ CREATE TABLE state (                                -- of a purse: the sum of it
   seq INTEGER NOT NULL,                             -- after this entry
   joint BLOB NOT NULL,
   UNIQUE (user, dataset)
+);
+CREATE TABLE release (                              -- what was released, to be used again
+  user TEXT NOT NULL,
+  dataset TEXT NOT NULL,
+  snapshot TEXT NOT NULL,
+  seq INTEGER NOT NULL,                             -- of the charge
+  columns TEXT NOT NULL,                            -- JSON: on which it depends
+  stored BLOB NOT NULL,
+  PRIMARY KEY (user, dataset, snapshot, seq)
 );
 CREATE TABLE entry (
   seq INTEGER PRIMARY KEY,
@@ -165,6 +175,25 @@ class SqlitePage:
         for purse in paid(entry):
             self._insert("INSERT INTO paid", (purse, entry.dataset, entry.seq))
         self.appended = entry.seq
+
+    def put_release(self, name: Name, seq: int, columns: str, stored: bytes) -> None:
+        self._insert("INSERT OR IGNORE INTO release", (*name, seq, columns, stored))
+
+    def releases(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
+        rows = self._rows(
+            "SELECT seq, columns FROM release WHERE user = ? AND dataset = ? AND snapshot = ?"
+            " AND seq > ? ORDER BY seq",
+            (*name, after),
+        )
+        return [(int(seq), str(columns)) for seq, columns in rows]
+
+    def release(self, name: Name, seq: int) -> bytes | None:
+        rows = self._rows(
+            "SELECT stored FROM release"
+            " WHERE user = ? AND dataset = ? AND snapshot = ? AND seq = ?",
+            (*name, seq),
+        )
+        return bytes(rows[0][0]) if rows and isinstance(rows[0][0], bytes) else None
 
     def _insert(self, into: str, row: tuple[object, ...]) -> None:
         self._connection.execute(f"{into} VALUES ({', '.join('?' * len(row))})", row)

@@ -19,13 +19,14 @@ away there, and in all others by less; tests compare it with exact laws.
 **Any number of normals**, Gaussian noise of stddevs s_i >= s >= 2, S = sum a_i Z_i of variance V.
 Let T = sum a_i U_i, so T is symmetric, independent of S and sub-Gaussian of parameter 1/12 (as a
 uniform is): P(T < -x ||a||) <= exp(-6 x^2). So P(S > h) (1 - exp(-6 x^2)) is at most
-P(S + T > h - x ||a||), and S + T differs from a normal N of variance at most V (1 + 1/(12 s^2)) by
-at most D in its distribution function: with the characteristic functions c(x) sin(x/2)/(x/2) of Z_i + U_i and the
-normal's, |a_1| the largest weight and x in units of 1/|a_1|, up to pi the products differ by their
-factors' differences, together at most x^4 / (2880 s^4) times the normal's (and exp(-pi^2 s^2 / 2)
-from beyond the period); beyond pi the first factor alone, near 2 pi k at most |y| / (2 pi k) times
-a normal density of y = x - 2 pi k, leaves 2 / (s (2 pi k))^2 each. Over pi: D <= 1/(12 pi s^2)
-and less than a tenth more: 0.03 / s^2. As ||a|| <= sqrt(V) / s,
+P(S + T > h - x ||a||), and S + T differs from a normal N, of variance at most V (1 + 1/(12 s^2)),
+by at most D in its distribution function. In characteristic functions, those of Z_i + U_i are
+c(x) sin(x/2) / (x/2). Let |a_1| be the largest weight and x in units of 1 / |a_1|. Up to pi the
+products differ by at most the sum of their factors' differences, x^4 / (2880 s^4) times the
+normal's, and exp(-pi^2 s^2 / 2) from beyond the period. Beyond pi the first factor alone, near
+2 pi k at most |y| / (2 pi k) times a normal density of y = x - 2 pi k, leaves 2 / (2 pi k s)^2
+each. Over pi that makes D <= 1/(12 pi s^2) and less than a tenth more: 0.03 / s^2. As
+||a|| <= sqrt(V) / s,
 
     z = x / s + sqrt(1 + 1/(12 s^2)) q,   P(standard normal > q) = p (1 - exp(-6 x^2)) / 2 - D
 

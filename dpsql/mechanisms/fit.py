@@ -90,6 +90,11 @@ class Model:
         least = min(float(variance) for _, variance in measured) ** 0.5
         return cls(design, solved, precisions, least)
 
+    @property
+    def independent(self) -> bool:
+        """Whether no measured query follows from others: then fitting changes none of them."""
+        return self.solved.rank == self.design.rows
+
     def spreads(self, workload: Workload) -> tuple[Spread, ...]:
         """What the model says of each SELECT of a workload."""
         found = self._spreads.get(workload)
@@ -151,6 +156,10 @@ class Fit:
         near = np.rint(self.table)
         exact = np.abs(self.table - near) < 1e-9 * np.maximum(np.abs(near), 1.0)
         self.whole: Ints = whole(design, np.where(exact, near, self.table), model.precisions)
+        self._given = {
+            family.key: noisy / family.factor
+            for family, noisy in zip(design.families, values, strict=True)
+        }
 
     def answers(self, workload: Workload) -> tuple[Fitted, ...]:
         """The answers of each SELECT of a workload that the model determines."""
@@ -173,7 +182,19 @@ class Fit:
                 np.add.at(centre[:, part.column], rows, heavy * self.table[inside])
                 values = heavy.astype(exact) * self.whole[inside].astype(exact)
                 np.add.at(shown[:, part.column], rows, values)
+                self._as_given(shown, centre, start + part.family.origin, part)
         return shown, centre
+
+    def _as_given(self, shown: NDArray[Any], centre: Floats, rows: Ints, part: _Placed) -> None:
+        """Where fitting left the value of a measured query alone, that value is what is shown."""
+        given = self._given.get(part.family.key)
+        if given is None:
+            return
+        factor, column = part.family.factor, part.column
+        near = 1e-9 * np.maximum(np.abs(given), 1e3)
+        alone = np.abs(centre[rows, column] / factor - given) <= near
+        picked = rows[alone]
+        shown[picked, column] = np.rint(given[alone]).astype(np.int64) * factor
 
 
 def _together(

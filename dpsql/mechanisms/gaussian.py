@@ -23,8 +23,16 @@ def noise(sensitivity_squared: int, rho: int) -> GaussianNoise:
     if not rho > 0:
         raise UsageError("a price is above 0")
     exact = Fraction(sensitivity_squared * PICO, 2 * rho)
-    grid = 1 << (20 if exact >= 1 else 48)
-    variance = Fraction(-(-exact.numerator * grid // exact.denominator), grid)
-    if variance > LARGEST_VARIANCE:
+    if exact > LARGEST_VARIANCE:
         raise UsageError("the price is too small: the noise would be larger than can be drawn")
-    return GaussianNoise(variance)
+    return short(exact)
+
+
+def short(variance: Fraction) -> GaussianNoise:
+    """Noise of a variance that is a short binary fraction, at or just above the one given.
+
+    At most the largest that can be drawn.
+    """
+    grid = 1 << (20 if variance >= 1 else 48)
+    rounded = Fraction(-(-variance.numerator * grid // variance.denominator), grid)
+    return GaussianNoise(min(rounded, Fraction(LARGEST_VARIANCE)))

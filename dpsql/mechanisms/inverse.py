@@ -41,7 +41,10 @@ _FAR = 1e-8  # of a query's largest weight: a residual below it is rounding
 
 
 class Inverse(Protocol):
-    """N^- of a design."""
+    """N^- of a design; `rank` is the number of rows that do not follow from others."""
+
+    @property
+    def rank(self) -> int: ...
 
     def solve(self, seen: Floats) -> Floats:
         """An x with N x = `seen`, which is A'y."""
@@ -80,6 +83,10 @@ class _Disjoint:
 
     diagonal: Floats
 
+    @property
+    def rank(self) -> int:
+        return len(self.diagonal)
+
     def solve(self, seen: Floats) -> Floats:
         return seen / self.diagonal
 
@@ -110,6 +117,10 @@ class _Marginals:
     shape: tuple[int, ...]
     order: Ints
     values: dict[frozenset[int], float]
+
+    @property
+    def rank(self) -> int:
+        return sum(math.prod(self.shape[axis] - 1 for axis in axes) for axes in self.values)
 
     def solve(self, seen: Floats) -> Floats:
         table = np.zeros(math.prod(self.shape))
@@ -230,6 +241,7 @@ class _ByAtoms:
 
     inner: Floats
     lost: Floats | None
+    rank: int
 
     @classmethod
     def of(cls, rows: Floats) -> _ByAtoms:
@@ -241,7 +253,7 @@ class _ByAtoms:
         if len(values) < len(gram):
             lost = (np.eye(len(gram)) - vectors @ vectors.T) * scale[:, None]
             lost = lost / scale[:, None].max()
-        return cls((scaled / values) @ scaled.T, lost)
+        return cls((scaled / values) @ scaled.T, lost, len(values))
 
     def solve(self, seen: Floats) -> Floats:
         return self.inner @ seen
@@ -275,6 +287,10 @@ class _ByRows:
     basis: Floats
     lengths: Floats
     covariance: Floats
+
+    @property
+    def rank(self) -> int:
+        return len(self.lengths)
 
     @classmethod
     def of(cls, rows: Floats) -> _ByRows:

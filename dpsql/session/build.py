@@ -10,20 +10,18 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.accounting.events import Event
-from dpsql.curator.curator import Measurement
 from dpsql.curator.sensitivity import Sensitivity
 from dpsql.errors import UsageError
 from dpsql.mechanisms.answers import Answers
+from dpsql.mechanisms.archive import Answered
 from dpsql.mechanisms.estimate import estimate
+from dpsql.mechanisms.noises import Alike, Noise
 from dpsql.mechanisms.quantile import simultaneous
-from dpsql.planner import Choice, Terms
 from dpsql.query.compile import Compiled, unit_of
 from dpsql.query.expr import Slot, walk
 from dpsql.query.finish import Finished, finish, planned
 from dpsql.query.grid import Grid
 from dpsql.release import Budget, Candidate, Cost, Plan, Release, Row
-from dpsql.session import tell
 from dpsql.session.settings import Settings
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -33,24 +31,32 @@ Grids: TypeAlias = tuple[Lines, Lines, Lines]
 _SMALLEST = 1e-10  # what may fail of one interval, before it is shared with that of a mean
 
 
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """How an answer was come by: backend, prices, what is left, whether from earlier releases."""
+
+    backend: str
+    price: Cost
+    charged: Cost
+    left: Budget
+    reused: bool = False
+    notes: tuple[str, ...] = ()
+
+
 def build(
-    compiled: Compiled,
-    grid: Grid,
-    measured: Measurement,
-    choice: Choice,
-    settings: Settings,
-    terms: Terms,
+    compiled: Compiled, grid: Grid, answered: Answered, settings: Settings, paid: Paid
 ) -> Release:
-    """The release of a measured statement."""
+    """The release of a statement that was answered."""
     level, notes = _level(compiled, settings.confidence)
+    notes += paid.notes
     released = [
-        estimate(select, noisy, measured.event, factors, level, clamp=settings.clamp)
-        for select, noisy, factors in zip(
-            compiled.selects, measured.answers, compiled.factors, strict=True
+        estimate(select, noisy, noise, factors, level, clamp=settings.clamp)
+        for select, noisy, noise, factors in zip(
+            compiled.selects, answered.answers, answered.noises, compiled.factors, strict=True
         )
     ]
     done = finish(compiled, grid, released)
-    answers = _answers(compiled, measured.answers, measured.event, clamp=settings.clamp)
+    answers = _answers(compiled, answered.answers, answered.noises, clamp=settings.clamp)
     columns = [_column(compiled, answers, at, level) for at in range(len(compiled.names))]
     rows, (stderr, low, high), withheld = _errors(done, columns)
     if withheld:
@@ -68,10 +74,11 @@ def build(
         low,
         high,
         confidence=settings.confidence,
-        backend=choice.backend,
-        price=choice.price,
-        charged=tell.price(measured.receipt.charged, terms),
-        left=tell.budget(measured.receipt.after),
+        backend=paid.backend,
+        price=paid.price,
+        charged=paid.charged,
+        left=paid.left,
+        reused=paid.reused,
         notes=tuple(notes),
         dataset=compiled.bound.dataset.name,
         noisy=tuple(column is not None for column in columns),
@@ -79,37 +86,48 @@ def build(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a plan says first: as `Paid`, before anything is paid, with or without a purse."""
+
+    backend: str
+    price: Cost
+    charged: Cost | None
+    left: Budget | None
+    notes: tuple[str, ...] = ()
+
+
 def build_plan(
     compiled: Compiled,
     grid: Grid,
-    choice: Choice,
+    noises: Sequence[Noise],
     candidates: tuple[Candidate, ...],
     moved: Sensitivity,
     settings: Settings,
-    left: Budget | None,
-    charged: Cost | None,
+    head: Head,
 ) -> Plan:
     """The plan of a statement that was not measured: keys, predicted errors, candidates."""
     _, notes = _level(compiled, settings.confidence)
+    notes += head.notes
     done = planned(compiled, grid)
     scale, unit = unit_of(compiled)
-    stderr = _predicted(compiled, done, choice.event)
+    stderr = _predicted(compiled, done, noises)
     return Plan(
         compiled.names,
         compiled.types,
         done.rows,
         stderr,
-        backend=choice.backend,
-        price=choice.price,
+        backend=head.backend,
+        price=head.price,
         candidates=candidates,
         sensitivity=float(scale) * math.sqrt(moved.squared),
         sensitivity_exact=moved.exact,
         cells=compiled.workload.domain.cells,
         queries=compiled.workload.size,
-        left=left,
+        left=head.left,
         notes=tuple(notes),
         dataset=compiled.bound.dataset.name,
-        charged=charged,
+        charged=head.charged,
         unit=unit,
     )
 
@@ -218,22 +236,38 @@ def _column(
 
 
 def _answers(
-    compiled: Compiled, noisy: Sequence[NDArray[np.int64]], law: Event, *, clamp: bool
+    compiled: Compiled,
+    noisy: Sequence[NDArray[Any]],
+    noises: Sequence[Noise],
+    *,
+    clamp: bool,
 ) -> list[Answers]:
     """The answers of each SELECT, ready for its outputs."""
     return [
-        Answers(some, law, select.estimators, factors, clamp)
-        for select, some, factors in zip(compiled.selects, noisy, compiled.factors, strict=True)
+        Answers(some, noise, select.estimators, factors, clamp)
+        for select, some, noise, factors in zip(
+            compiled.selects, noisy, noises, compiled.factors, strict=True
+        )
     ]
 
 
-def _predicted(compiled: Compiled, done: Finished, law: Event) -> Lines:
+def _predicted(compiled: Compiled, done: Finished, noises: Sequence[Noise]) -> Lines:
     """Standard errors that can be told before measuring: those of linear outputs."""
-    nothing = [np.zeros((1, len(b.weights)), np.int64) for b in compiled.workload.blocks]
+    nothing = [
+        np.zeros((1 if isinstance(n, Alike) else b.groups, len(b.weights)), np.int64)
+        for b, n in zip(compiled.workload.blocks, noises, strict=True)
+    ]
     lines: list[tuple[float | None, ...]] = []
     for select, answers in zip(
-        compiled.selects, _answers(compiled, nothing, law, clamp=False), strict=True
+        compiled.selects, _answers(compiled, nothing, noises, clamp=False), strict=True
     ):
-        line = tuple(answers.predicted(expr) for expr, _ in select.bound.items)
-        lines.extend([line] * select.groups.size)
+        size = select.groups.size
+        columns: list[list[float | None]] = []
+        for expr, _ in select.bound.items:
+            found = answers.predicted(expr)
+            if isinstance(found, np.ndarray):
+                columns.append(found.tolist())
+            else:
+                columns.append([found] * size)
+        lines.extend(zip(*columns, strict=True))
     return tuple(lines[source] for source in done.sources)

@@ -18,19 +18,25 @@ from dpsql.accounting.shelf import is_url, witness
 from dpsql.curator.curator import Curator, rise
 from dpsql.curator.engines.duckdb import DuckDBEngine, snapshot_of
 from dpsql.curator.keys import unit_key
-from dpsql.curator.quote import Noise, moved
+from dpsql.curator.quote import Noise as Drawn
+from dpsql.curator.quote import moved
 from dpsql.errors import NoGrant, SourceError, UsageError
-from dpsql.planner import Asked, Terms, candidates, choose
+from dpsql.mechanisms.archive import Archive
+from dpsql.mechanisms.noises import Alike, Noise
+from dpsql.planner import Terms, candidates, choose, missing
 from dpsql.query.bind import Bound, Probe, bind
 from dpsql.query.catalogue import Catalogue
 from dpsql.query.compile import Compiled, compile_bound
 from dpsql.query.grid import Grid
-from dpsql.query.parse import Ask, Describe, Explain, Set, Show, Statement, parse
+from dpsql.query.parse import Ask, Describe, Explain, Set, Show
 from dpsql.release import Budget, Cost, Plan, Release
 from dpsql.schema import Dataset
 from dpsql.session import tell
-from dpsql.session.build import build, build_plan, require_level
+from dpsql.session.asked import asked_of, check_delta, known, statement
+from dpsql.session.build import Head, Paid, build, build_plan, require_level
 from dpsql.session.charge import Charge
+from dpsql.session.earlier import REUSE, Earlier, label, settled, words
+from dpsql.session.foresee import foreseen
 from dpsql.session.ours import told
 from dpsql.session.params import literals, require_all
 from dpsql.session.settings import Settings
@@ -82,6 +88,7 @@ class Session:
         self._key = os.urandom(32)  # where there is no file for one
         self._lock = threading.RLock()
         self._calls = _Calls()
+        self._earlier = Earlier(self.user)
 
     # -- the parts -----------------------------------------------------------------------------
 
@@ -154,27 +161,27 @@ class Session:
         they say so (see `last_charge`).
         """
         self._calls.paid = None
-        settings = _known(settings)
-        statement = _statement(sql)
-        match statement:
+        settings = known(settings)
+        asked = statement(sql)
+        match asked:
             case Ask():
-                return self._ask(statement, params, settings)
+                return self._ask(asked, params, settings)
             case Explain(ask=ask):
                 return tell.plan(self._plan(ask, params, settings))
             case Describe() | Show() | Set():
-                return told(self, statement, sql, settings)
+                return told(self, asked, sql, settings)
 
     def explain(
         self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, **settings: Any
     ) -> Plan:
         """What a SELECT would do and cost; free, and reads no private data."""
-        settings = _known(settings)
-        statement = _statement(sql)
-        if isinstance(statement, Explain):
-            statement = statement.ask
-        if not isinstance(statement, Ask):
+        settings = known(settings)
+        asked = statement(sql)
+        if isinstance(asked, Explain):
+            asked = asked.ask
+        if not isinstance(asked, Ask):
             raise UsageError("only a SELECT has a plan")
-        return self._plan(statement, params, settings)
+        return self._plan(asked, params, settings)
 
     def budget(self, dataset: str | None = None) -> Budget:
         """What this user was granted, spent and has left. Raises NoGrant."""
@@ -228,15 +235,37 @@ class Session:
         require_level(compiled, settings.confidence)
         balance = self.ledger.balance(self.user, bound.dataset.name)
         terms = Terms.of(balance.grant)
-        _check_delta(ask, terms.delta)
-        choice = choose(compiled.workload, bound.dataset, _asked(settings), terms)
-        curator = self._curator(bound.dataset)
+        check_delta(ask, terms.delta)
+        dataset, grid = bound.dataset, self._grid(bound.dataset)
+        choice = choose(compiled.workload, dataset, asked_of(settings), terms)
+        archive = self._archive(dataset)
+        found = archive.find(compiled.workload) if settings.reuse else None
+        rest = missing(choice, found, compiled.workload, dataset, terms)
+        if rest is None:
+            assert found is not None
+            free = tell.nothing(terms)
+            note = f"answered from {words(len(found.used))}: nothing was charged"
+            paid = Paid(REUSE, free, free, tell.budget(balance), True, (note,))
+            return build(compiled, grid, found.answered(), settings, paid)
+        curator = self._curator(dataset)
         text = ask.text.sql.strip()
         charge = Charge(self.ledger, balance, text)
         failure: BaseException
         try:
-            measured = curator.measure(compiled.workload, choice.noise, text, charge.take)
-            return build(compiled, self._grid(bound.dataset), measured, choice, settings, terms)
+            measured = curator.measure(compiled.workload, rest.noise, text, charge.take)
+            kept = archive if self._snapshot(dataset) == archive.name[2] else None
+            answered, others, notes = settled(
+                self.ledger, kept, compiled, measured, reuse=settings.reuse
+            )
+            paid = Paid(
+                label(rest, others),
+                rest.price,
+                tell.price(measured.receipt.charged, terms),
+                tell.budget(measured.receipt.after),
+                others > 0,
+                tuple(notes),
+            )
+            return build(compiled, grid, answered, settings, paid)
         except BaseException as error:
             failure = charge.failure(error)
         finally:
@@ -251,7 +280,7 @@ class Session:
         require_level(compiled, settings.confidence)
         priced = settings.epsilon is not None or settings.rho is not None
         budget: Budget | None = None
-        workload, asked = compiled.workload, _asked(settings)
+        workload, asked = compiled.workload, asked_of(settings)
         try:
             balance = self.ledger.balance(self.user, bound.dataset.name)
             terms, budget = Terms.of(balance.grant), tell.budget(balance)
@@ -260,19 +289,33 @@ class Session:
                 raise
             terms = Terms(1e-6, 0, 0)
 
-        def charged(noise: Noise) -> Cost:
-            key = self._unit_key(bound.dataset, make=False)
-            snapshot = snapshot_of(self.database, bound.dataset, key)
+        def charged(noise: Drawn) -> Cost:
+            snapshot = self._snapshot(bound.dataset)
             found = rise(self.ledger, self.user, bound.dataset, snapshot, workload, noise)
             return tell.price(found.charged, terms)
 
-        _check_delta(ask, terms.delta)
+        check_delta(ask, terms.delta)
         choice = choose(workload, bound.dataset, asked, terms)
         listed = candidates(workload, bound.dataset, asked, terms, charged if budget else None)
+        head = Head(choice.backend, choice.price, None, None)
+        noises: tuple[Noise, ...] = (Alike(choice.event),) * len(workload.blocks)
+        if budget is not None:
+            head, noises, listed = foreseen(
+                compiled, bound.dataset, self._archive(bound.dataset), choice, terms, budget,
+                charged, listed, reuse=settings.reuse,
+            )  # fmt: skip
         found = moved(workload, bound.dataset)
-        paid = next((c.charged for c in listed if c.backend == choice.backend), None)
-        grid = self._grid(bound.dataset)
-        return build_plan(compiled, grid, choice, listed, found, settings, budget, paid)
+        return build_plan(
+            compiled, self._grid(bound.dataset), noises, listed, found, settings, head
+        )
+
+    def _archive(self, dataset: Dataset) -> Archive:
+        return self._earlier.archive(self.ledger, dataset.name, self._snapshot(dataset))
+
+    def _snapshot(self, dataset: Dataset) -> str:
+        """The state of the data now; opens nothing."""
+        key = self._unit_key(dataset, make=False)
+        return snapshot_of(self.database, dataset, key)
 
     def _compile(self, ask: Ask, params: Any) -> tuple[Bound | Probe, Compiled | None]:
         values, key = literals(params)
@@ -332,43 +375,3 @@ class _Calls(threading.local):
     """What the last call of each thread paid."""
 
     paid: Cost | None = None
-
-
-def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a call. Raises UsageError for an unknown one or a value that does not fit."""
-    Settings().with_values(settings)
-    return dict(settings)
-
-
-def _statement(sql: str) -> Statement:
-    """The statement of a text. Raises UsageError for anything that is no text."""
-    if not isinstance(sql, str):
-        raise UsageError(f"a statement is a text (str), not {type(sql).__name__}")
-    return _parsed(sql)
-
-
-@functools.lru_cache(_KEPT)
-def _parsed(sql: str) -> Statement:
-    """The statement of a text, which is the same for everybody."""
-    return parse(sql)
-
-
-def _asked(settings: Settings) -> Asked:
-    return Asked(settings.epsilon, settings.rho, settings.backend)
-
-
-def _check_delta(ask: Ask, delta: float) -> None:
-    """Refuse an OPTIONS clause whose delta is not the grant's."""
-    for option in ask.options:
-        if option.name != "delta":
-            continue
-        try:
-            agrees = float(option.value) == delta
-        except ValueError:
-            agrees = False
-        if not agrees:
-            raise ask.text.refusal(
-                f"delta is the grant's, {delta:g}; a statement cannot choose its own",
-                option.span,
-                f"OPTIONS without delta, or delta = {delta:g}",
-            )

@@ -19,7 +19,6 @@ from dpsql.planner import BACKENDS
 
 _LATER = {
     "accuracy": "asking by accuracy",
-    "reuse": "reuse of earlier answers",
     "strict": "synopses",
 }
 _PRICES = ("epsilon", "rho")
@@ -37,6 +36,7 @@ class Settings:
     backend     auto, gaussian or laplace
     intervals   adds <name>_low and <name>_high columns to the output
     clamp       shows negative counts as 0, which biases them
+    reuse       answers from earlier releases, free, where they are accurate enough
     """
 
     epsilon: float | None = None
@@ -45,6 +45,7 @@ class Settings:
     backend: str = "auto"
     intervals: bool = False
     clamp: bool = False
+    reuse: bool = True
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "rho"):

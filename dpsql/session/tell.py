@@ -126,6 +126,11 @@ def price(found: Price, terms: Terms) -> Cost:
     return Cost(found.rho / PICO, epsilon, terms.delta)
 
 
+def nothing(terms: Terms) -> Cost:
+    """The cost of an answer that is free."""
+    return Cost(0.0, 0.0, terms.delta)
+
+
 def difference(before: Balance, after: Balance) -> Cost | None:
     """What was charged between two looks at a purse, or None."""
     epsilon = None

@@ -23,7 +23,7 @@ else:
 
 F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_FILE = 1_000_000  # bytes of SQL that are read at all
-SETTINGS = ("epsilon", "rho", "confidence", "backend", "intervals", "clamp")
+SETTINGS = ("epsilon", "rho", "confidence", "backend", "intervals", "clamp", "reuse")
 
 
 def named(user: str | None) -> str | None:
@@ -110,6 +110,12 @@ def setting_options(command: F) -> F:
                 "--clamp/--no-clamp",
                 default=None,
                 help="Cut negative counts to 0; this biases them upwards.",
+            ),
+            click.option(
+                "--reuse/--no-reuse",
+                default=None,
+                help="Answer from earlier releases where they are accurate enough, free; "
+                "--no-reuse buys afresh. [default: reuse]",
             ),
         ]
     ):

@@ -1,0 +1,49 @@
+"""Releases kept in the ledger's book, beside the charges that paid for them.
+
+They are named by who asked, the dataset and the snapshot of its rows, so a release never answers
+for another state of the data. Whatever is damaged or cannot be read counts as not kept: an answer
+is then bought again, and nothing is lost but budget.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from dpsql.accounting.book import Book, Name
+from dpsql.accounting.stored import Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Releases:
+    """What was released, to be used again."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    def keep(self, name: Name, seq: int, stored: Stored) -> None:
+        """Keep what charge `seq` released. Raises LedgerError."""
+        columns, data = json.dumps(list(stored.columns)), stored.to_bytes()
+        self._book.write(lambda page: page.put_release(name, seq, columns, data))
+
+    def listed(self, name: Name, after: int) -> Sequence[tuple[int, frozenset[str]]]:
+        """The charges with a greater `seq` whose releases are kept, and their columns."""
+        found = []
+        for seq, columns in self._book.read(lambda page: page.releases(name, after)):
+            try:
+                found.append((seq, frozenset(map(str, json.loads(columns)))))
+            except (TypeError, ValueError):
+                continue
+        return found
+
+    def read(self, name: Name, seq: int) -> Stored | None:
+        """What charge `seq` released; None where that is lost."""
+        data = self._book.read(lambda page: page.release(name, seq))
+        if data is None:
+            return None
+        try:
+            return Stored.from_bytes(data)
+        except ValueError:
+            return None

@@ -1,0 +1,54 @@
+"""What a call asks: its statement, its settings, its price."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from dpsql.errors import UsageError
+from dpsql.planner import Asked
+from dpsql.query.parse import Ask, Statement, parse
+from dpsql.session.settings import Settings
+
+_KEPT = 256  # statements that are kept as they were read
+
+
+def known(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a call. Raises UsageError for an unknown one or a value that does not fit."""
+    Settings().with_values(settings)
+    return dict(settings)
+
+
+def statement(sql: str) -> Statement:
+    """The statement of a text. Raises UsageError for anything that is no text."""
+    if not isinstance(sql, str):
+        raise UsageError(f"a statement is a text (str), not {type(sql).__name__}")
+    return parsed(sql)
+
+
+@functools.lru_cache(_KEPT)
+def parsed(sql: str) -> Statement:
+    """The statement of a text, which is the same for everybody."""
+    return parse(sql)
+
+
+def asked_of(settings: Settings) -> Asked:
+    return Asked(settings.epsilon, settings.rho, settings.backend)
+
+
+def check_delta(ask: Ask, delta: float) -> None:
+    """Refuse an OPTIONS clause whose delta is not the grant's."""
+    for option in ask.options:
+        if option.name != "delta":
+            continue
+        try:
+            agrees = float(option.value) == delta
+        except ValueError:
+            agrees = False
+        if not agrees:
+            raise ask.text.refusal(
+                f"delta is the grant's, {delta:g}; a statement cannot choose its own",
+                option.span,
+                f"OPTIONS without delta, or delta = {delta:g}",
+            )

@@ -1,0 +1,80 @@
+"""Answers from earlier releases: what is free, what is still to buy, and what is kept."""
+
+from __future__ import annotations
+
+from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.stored import Stored
+from dpsql.curator.curator import Measurement
+from dpsql.errors import LedgerError
+from dpsql.mechanisms.archive import Answered, Archive, Found, alone
+from dpsql.mechanisms.noises import Alike
+from dpsql.planner import Choice
+from dpsql.query.compile import Compiled
+
+REUSE = "reuse"
+NOT_KEPT = "the ledger could not keep this answer: asked again, it will cost again"
+
+
+class Earlier:
+    """The archives of one user, a dataset and snapshot each; the newest snapshot's is kept."""
+
+    def __init__(self, user: str) -> None:
+        self._user = user
+        self._archives: dict[str, Archive] = {}
+
+    def archive(self, ledger: Ledger, dataset: str, snapshot: str) -> Archive:
+        """The releases of a snapshot."""
+        name = (self._user, dataset, snapshot)
+        found = self._archives.get(dataset)
+        if found is None or found.name != name:
+            found = self._archives[dataset] = Archive(ledger.releases, name)
+        return found
+
+
+def words(releases: int) -> str:
+    """From how many earlier releases, in words."""
+    return "an earlier release" if releases == 1 else f"{releases} earlier releases"
+
+
+def settled(
+    ledger: Ledger,
+    archive: Archive | None,
+    compiled: Compiled,
+    measured: Measurement,
+    *,
+    reuse: bool,
+) -> tuple[Answered, int, list[str]]:
+    """The answers after a measurement, how many earlier releases they rest on as well, and notes.
+
+    The release is kept in the archive; None where the data changed meanwhile.
+    """
+    workload = compiled.workload
+    law, seq = measured.event, measured.receipt.seq
+    raw = Answered(measured.answers, (Alike(law),) * len(workload.blocks), 1)
+    stored = Stored.of(workload, law, measured.answers)
+    if stored is None:
+        return raw, 0, []
+    notes = []
+    if archive is not None:
+        try:
+            archive.keep(seq, stored)
+        except LedgerError:
+            notes.append(NOT_KEPT)
+    found: Found | None
+    if archive is not None and reuse:
+        found = archive.find(workload)
+    else:
+        found = alone(ledger.releases, workload, stored)
+    if found is None or not found.worst < float("inf"):
+        return raw, 0, notes
+    others = [used for used in found.used if used != seq]
+    if not (archive is not None and reuse):
+        others = []
+    if others:
+        notes.append(f"combined with {words(len(others))}")
+    return found.answered(), len(others), notes
+
+
+def label(choice: Choice, others: int) -> str:
+    """The backend of an answer that rests on so many earlier releases as well."""
+    return f"{choice.backend} + {REUSE}" if others else choice.backend

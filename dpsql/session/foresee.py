@@ -1,0 +1,56 @@
+"""What EXPLAIN says where there is a purse: what earlier releases give, and what is left to pay."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from dpsql.curator.quote import Noise as Drawn
+from dpsql.mechanisms.archive import Archive
+from dpsql.mechanisms.noises import Alike, Noise
+from dpsql.planner import Choice, Terms, error, missing
+from dpsql.query.compile import Compiled
+from dpsql.release import Budget, Candidate, Cost
+from dpsql.schema import Dataset
+from dpsql.session import tell
+from dpsql.session.build import Head
+from dpsql.session.earlier import REUSE, label, words
+
+Foreseen = tuple[Head, tuple[Noise, ...], tuple[Candidate, ...]]
+
+
+def foreseen(
+    compiled: Compiled,
+    dataset: Dataset,
+    archive: Archive,
+    choice: Choice,
+    terms: Terms,
+    left: Budget,
+    charged: Callable[[Drawn], Cost],
+    listed: tuple[Candidate, ...],
+    *,
+    reuse: bool,
+) -> Foreseen:
+    """The head of a plan, the noise of its answers, and the candidates with that of reuse first."""
+    workload = compiled.workload
+    found = archive.find(workload) if reuse else None
+    rest = missing(choice, found, workload, dataset, terms)
+    if rest is None:
+        assert found is not None
+        free, known = tell.nothing(terms), found.noises(workload)
+        note = f"follows from {words(len(found.used))}: nothing will be charged"
+        candidate = Candidate(REUSE, free, error(workload, known), free)
+        return Head(REUSE, free, free, left, (note,)), known, (candidate, *listed)
+    then = archive.planned(workload, rest.event, earlier=reuse)
+    others = 0
+    noises: tuple[Noise, ...] = (Alike(rest.event),) * len(workload.blocks)
+    if then is not None and then.worst < math.inf:
+        noises, others = then.noises(workload), len(then.used) - 1
+    if rest is not choice:
+        candidate = Candidate(
+            label(rest, others), rest.price, error(workload, noises), charged(rest.noise)
+        )
+        listed = (candidate, *listed)
+    paid = next(c.charged for c in listed if c.backend.startswith(rest.backend))
+    notes = (f"combined with {words(others)}",) if others else ()
+    return Head(label(rest, others), rest.price, paid, left, notes), noises, listed
