@@ -29,7 +29,7 @@ from dpsql.query.parse import Ask, Describe, Explain, Set, Show, Statement, pars
 from dpsql.release import Budget, Cost, Plan, Release
 from dpsql.schema import Dataset
 from dpsql.session import tell
-from dpsql.session.build import build, build_plan, require_level
+from dpsql.session.build import build, build_plan, require_level, widest
 from dpsql.session.charge import Charge
 from dpsql.session.ours import told
 from dpsql.session.params import literals, require_all
@@ -229,7 +229,7 @@ class Session:
         balance = self.ledger.balance(self.user, bound.dataset.name)
         terms = Terms.of(balance.grant)
         _check_delta(ask, terms.delta)
-        choice = choose(compiled.workload, bound.dataset, _asked(settings), terms)
+        choice = choose(compiled.workload, bound.dataset, _asked(compiled, settings), terms)
         curator = self._curator(bound.dataset)
         text = ask.text.sql.strip()
         charge = Charge(self.ledger, balance, text)
@@ -249,9 +249,9 @@ class Session:
         if isinstance(bound, Probe) or compiled is None:
             raise UsageError("this statement tells only the schema: it is free and has no plan")
         require_level(compiled, settings.confidence)
-        priced = settings.epsilon is not None or settings.rho is not None
+        priced = any(x is not None for x in (settings.epsilon, settings.rho, settings.accuracy))
         budget: Budget | None = None
-        workload, asked = compiled.workload, _asked(settings)
+        workload, asked = compiled.workload, _asked(compiled, settings)
         try:
             balance = self.ledger.balance(self.user, bound.dataset.name)
             terms, budget = Terms.of(balance.grant), tell.budget(balance)
@@ -353,8 +353,10 @@ def _parsed(sql: str) -> Statement:
     return parse(sql)
 
 
-def _asked(settings: Settings) -> Asked:
-    return Asked(settings.epsilon, settings.rho, settings.backend)
+def _asked(compiled: Compiled, settings: Settings) -> Asked:
+    epsilon, rho, accuracy = settings.epsilon, settings.rho, settings.accuracy
+    width = None if accuracy is None else widest(compiled, settings.confidence)
+    return Asked(epsilon, rho, settings.backend, accuracy, width)
 
 
 def _check_delta(ask: Ask, delta: float) -> None:
