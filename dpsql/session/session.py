@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import getpass
 import os
@@ -13,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from dpsql import schema as schemas
-from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.ledger import Balance, Ledger, Regranted
 from dpsql.accounting.shelf import is_url, witness
 from dpsql.curator.curator import Curator, rise
 from dpsql.curator.engines.duckdb import DuckDBEngine, snapshot_of
@@ -81,6 +82,7 @@ class Session:
         self._compiled: OrderedDict[Any, tuple[Bound | Probe, Compiled | None]] = OrderedDict()
         self._key = os.urandom(32)  # where there is no file for one
         self._lock = threading.RLock()
+        self._balances: dict[str, Balance] = {}  # after the last answer on each dataset
         self._calls = _Calls()
 
     # -- the parts -----------------------------------------------------------------------------
@@ -226,7 +228,16 @@ class Session:
             return tell.probe(bound, self._probe_grid(bound), params)
         assert compiled is not None
         require_level(compiled, settings.confidence)
+        known = self._balances.pop(bound.dataset.name, None)
+        if known is not None:
+            with contextlib.suppress(Regranted):  # since the last answer
+                return self._measure(ask, bound, compiled, settings, known)
         balance = self.ledger.balance(self.user, bound.dataset.name)
+        return self._measure(ask, bound, compiled, settings, balance)
+
+    def _measure(
+        self, ask: Ask, bound: Bound, compiled: Compiled, settings: Settings, balance: Balance
+    ) -> Release:
         terms = Terms.of(balance.grant)
         _check_delta(ask, terms.delta)
         choice = choose(compiled.workload, bound.dataset, _asked(compiled, settings), terms)
@@ -235,8 +246,13 @@ class Session:
         charge = Charge(self.ledger, balance, text)
         failure: BaseException
         try:
-            measured = curator.measure(compiled.workload, choice.noise, text, charge.take)
+            measured = curator.measure(
+                compiled.workload, choice.noise, text, charge.take, balance.grant
+            )
+            self._balances[bound.dataset.name] = measured.receipt.after
             return build(compiled, self._grid(bound.dataset), measured, choice, settings, terms)
+        except Regranted:
+            raise
         except BaseException as error:
             failure = charge.failure(error)
         finally:
