@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,43 +50,43 @@ class Dense:
             self.high += lost
             self.pending[factor] = self.pending.get(factor, 0) + 1
             return len(self.pending) <= PENDING or self._settle()
-        if not (self._settle() and self._fit(factor)):
+        if not self._settle(factor):
             return False
         self._raise(factor, 1)
         return True
 
-    def _settle(self) -> bool:
-        """Write down what waits. False where the table cannot hold it."""
-        while self.pending:
-            factor, times = next(iter(self.pending.items()))
-            if not self._fit(factor):
-                return False
+    def _settle(self, *more: Factor) -> bool:
+        """Write down what waits, and make room for more. False where the table cannot hold it."""
+        if not self._fit([*self.pending, *more]):
+            return False
+        for factor, times in self.pending.items():
             self._write(factor, times)
-            del self.pending[factor]
+        self.pending = {}
         return True
 
-    def _fit(self, factor: Factor) -> bool:
-        """Tell apart in the table what the factor does. False, where that needs too many cells."""
-        places = [self.names.index(a.name) if a.name in self.names else -1 for a in factor.axes]
-        met = [
-            (Runs.of(axis), np.zeros(axis.size, np.int64))
-            if place < 0
-            else self.runs[place].meet(axis)[:2]
-            for axis, place in zip(factor.axes, places, strict=True)
-        ]
-        grown = self.table.size
-        for place, (runs, _) in zip(places, met, strict=True):
-            grown = grown * runs.size // (1 if place < 0 else self.runs[place].size)
-        if grown > CELLS:
+    def _fit(self, factors: Sequence[Factor]) -> bool:
+        """Tell apart in the table what factors do. False, where that needs too many cells."""
+        names, runs = list(self.names), list(self.runs)
+        index: dict[int, Ints] = {}  # of each class told apart anew, the class it was
+        for axis in (axis for factor in factors for axis in factor.axes):
+            if axis.name not in names:
+                names.append(axis.name)
+                runs.append(Runs.of(axis))
+                index[len(names) - 1] = np.zeros(axis.size, np.int64)
+                continue
+            place = names.index(axis.name)
+            met, here, _ = runs[place].meet(axis)
+            if met is not runs[place]:
+                runs[place] = met
+                index[place] = index[place][here] if place in index else here
+        if math.prod(of.size for of in runs) > CELLS:
             return False
-        for axis, place, (runs, here) in zip(factor.axes, places, met, strict=True):
-            if place < 0:
-                self.names.append(axis.name)
-                self.runs.append(runs)
-                self._own(np.repeat(self.table[..., None], runs.size, axis=-1))
-            elif runs is not self.runs[place]:
-                self.runs[place] = runs
-                self._own(self.table.take(here, axis=place))
+        if index:
+            table = self.table.reshape(self.table.shape + (1,) * (len(names) - len(self.names)))
+            for place, was in index.items():
+                table = table.take(was, axis=place)
+            self.names, self.runs, self.table, self._shared = names, runs, table, False
+            self.work += table.size
         return True
 
     def to_tree(self) -> dict[str, Any]:
@@ -109,10 +111,6 @@ class Dense:
         found.cell = dict(tree["cell"])
         found.pending = {Factor.from_list(kept[:2]): kept[2] for kept in tree["pending"]}
         return found
-
-    def _own(self, table: Ints) -> None:
-        self.table, self._shared = table, False
-        self.work += table.size
 
     def _raise(self, factor: Factor, times: int) -> None:
         """Add a factor, and find the new maximum."""
