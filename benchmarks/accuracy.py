@@ -86,9 +86,14 @@ def _one_by_one(database: Path, predicates: Sequence[str]) -> Iterator[Figure]:
             budget = session.budget()
             shares.append(budget.spent.rho / budget.granted.rho)
     theory = MEAN * math.sqrt(PREDICATES / (2 * RHO))
-    name = "100 counts in (1, 1e-6), one by one"
-    yield Figure(f"{name}, mean error", fmean(errors), "rows", theory, "rows in theory")
-    yield Figure(f"{name}, part of the purse", fmean(shares), "", 1.0, "of their single prices")
+    yield Figure(
+        "100 counts in (1, 1e-6), one by one, mean error",
+        fmean(errors),
+        "rows",
+        theory,
+        "rows in theory",
+    )
+    yield Figure("what they cost, part of the purse", fmean(shares), "", 1.0, "all prices together")
 
 
 def _together(database: Path, predicates: Sequence[str]) -> Figure:

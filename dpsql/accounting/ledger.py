@@ -46,7 +46,6 @@ from dpsql.accounting.states import Known, States, Trial
 from dpsql.errors import BudgetExceeded, LedgerError, UsageError
 
 T = TypeVar("T")
-
 __all__ = ["Balance", "Entry", "Grant", "Ledger", "Price", "Receipt", "Regranted", "Rise"]
 
 BATCH = 1000
