@@ -7,9 +7,7 @@ The releases are counts in random boxes on three columns: values of seven column
 
 from __future__ import annotations
 
-import contextlib
 import random
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
@@ -17,12 +15,12 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from benchmarks.figures import Figure
+from benchmarks.ledger import LONG, lengthen
 from dpsql.accounting.events import PICO, Gaussian
 from dpsql.accounting.footprint import Axis, Factor, Footprint, Loss
 from dpsql.accounting.ledger import Ledger
 
 COUNT = 1000
-LONG = 1_000_000
 RHO = 1_000_000
 EVENT = Gaussian(RHO, Fraction(PICO, 2))
 SHAPES = {
@@ -30,7 +28,6 @@ SHAPES = {
     "ranges and values of 7 columns": ((74, 100, 90, 99, 7, 5, 2), True),
     "values of 14 columns": ((74, 9, 16, 16, 7, 15, 6, 5, 2, 100, 90, 99, 42, 2), False),
 }
-EVERYBODY = Footprint(Loss(RHO), None)
 
 
 def interval(name: str, low: int, high: int, size: int) -> Axis:
@@ -79,27 +76,6 @@ def shape(name: str, ledger: Ledger) -> Iterator[Figure]:
     yield Figure(f"{name}: the rise, median CPU", median(rises), "ms", target=5)
     yield Figure(f"{name}: a charge, median CPU", median(paid), "ms", target=5)
     yield Figure(f"{name}: a charge, 95 of 100, CPU", quantiles(paid, n=20)[-1], "ms")
-
-
-def lengthen(path: Path) -> None:
-    """Give the ledger a log of LONG charges of everybody, before those that it has."""
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.executescript(
-            f"""
-            BEGIN;
-            UPDATE entry SET seq = seq + {LONG} WHERE seq > 1;
-            UPDATE footprint SET seq = seq + {LONG};
-            UPDATE state SET seq = seq + {LONG};
-            WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= {LONG})
-            INSERT INTO entry
-              SELECT i, '2026-01-01T00:00:00.000+00:00', 'charge', 'alice', 'adult', i - 2, NULL,
-                i - 1, NULL, NULL, NULL, NULL, NULL, 'SELECT 1', '{{}}', 1, NULL FROM n;
-            INSERT INTO footprint
-              SELECT seq, user, dataset, '', '{EVERYBODY.to_text()}', 1 FROM entry
-              WHERE seq BETWEEN 2 AND {LONG + 1};
-            COMMIT;
-            """
-        )
 
 
 def measure(folder: Path) -> Iterator[Figure]:

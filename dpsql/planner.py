@@ -1,8 +1,9 @@
 """The planner: which backend answers a statement, with how much noise, at what price.
 
 Everything here is public: the workload, its sensitivity, the terms of the grant and the settings.
-A price in epsilon means that the statement alone is (epsilon, delta of the grant)-private; without
-a price a statement costs a hundredth of the grant.
+A price in epsilon means that the statement alone is (epsilon, delta of the grant)-private. An
+accuracy means the cheapest noise whose intervals are that narrow. Without either a statement costs
+a hundredth of the grant.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from dpsql.accounting.convert import epsilon_of, rho_of
 from dpsql.accounting.events import PICO, Event, Gaussian
 from dpsql.accounting.ledger import Grant
+from dpsql.curator.noise import LARGEST_SCALE, LARGEST_VARIANCE
 from dpsql.curator.quote import GaussianNoise, LaplaceNoise, moved, quote
 from dpsql.curator.quote import Noise as Drawn
 from dpsql.curator.sensitivity import Sensitivity
@@ -32,6 +34,7 @@ from dpsql.schema import Dataset
 
 DEFAULT_SHARE = 100  # a statement without a price costs this part of the grant
 _CLOSE = 1e-6  # of a variance: what rounding may add to it
+_LEAST = Fraction(1, 1 << 40)  # of a variance or a scale: no noise is drawn that is not 0
 BACKENDS = ("auto", "gaussian", "laplace")
 
 
@@ -54,11 +57,17 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the analyst asks of a statement: at most one of a price in epsilon or in rho."""
+    """What the analyst asks of a statement: a price in epsilon or in rho, an accuracy, or neither.
+
+    `accuracy` is the largest half-width of an interval, in the units of the outputs, and `widest`
+    tells which one a law of noise gives.
+    """
 
     epsilon: float | None = None
     rho: float | None = None
     backend: str = "auto"
+    accuracy: float | None = None
+    widest: Callable[[Event], float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,18 +139,61 @@ def _choice(
     backend: str, workload: Workload, dataset: Dataset, asked: Asked, terms: Terms
 ) -> Choice:
     found = moved(workload, dataset)
+    noise: Drawn
     match backend:
         case "gaussian" if terms.pure:
             raise UsageError(
                 "the grant is pure (delta = 0), which Gaussian noise cannot keep: "
                 "use backend laplace, or ask the owner for a grant with a delta above 0"
             )
+        case _ if asked.accuracy is not None:
+            noise = _accurate(backend, workload, dataset, asked)
         case "gaussian":
-            noise: Drawn = gaussian.noise(found.squared, _rho(asked, terms))
+            noise = gaussian.noise(found.squared, _rho(asked, terms))
         case _:
             noise = _laplace(found, asked, terms)
     event = quote(workload, dataset, noise)
     return Choice(backend, noise, event, cost(event, terms))
+
+
+def _accurate(backend: str, workload: Workload, dataset: Dataset, asked: Asked) -> Drawn:
+    """The most noise, within 2^-16 of it, that keeps every interval as narrow as asked for.
+
+    The width grows with the noise and the price falls, so this is the cheapest. Raises UsageError
+    where no noise that can be drawn is that small.
+    """
+    assert asked.accuracy is not None and asked.widest is not None
+    accuracy, widest = asked.accuracy, asked.widest
+    power, most = (2, LARGEST_VARIANCE) if backend == "gaussian" else (1, LARGEST_SCALE)
+
+    def made(size: Fraction) -> Drawn:
+        return GaussianNoise(size) if backend == "gaussian" else LaplaceNoise(size)
+
+    def fits(size: Fraction) -> bool:
+        return widest(quote(workload, dataset, made(size))) <= accuracy
+
+    width = widest(quote(workload, dataset, made(Fraction(64))))
+    guess = 64 * (Fraction(accuracy) / Fraction(width)) ** power if width else Fraction(1)
+    low = max(min(_short(guess), Fraction(most)), _LEAST)
+    while not fits(low):
+        if low <= _LEAST:
+            raise UsageError(f"an accuracy of {accuracy:g} is finer than any noise: ask for more")
+        low = max(_short(low / 2), _LEAST)
+    high = min(low * 2, Fraction(most))
+    while high < most and fits(high):
+        low, high = high, min(high * 2, Fraction(most))
+    while high - low > low / (1 << 16):
+        middle = _short((low + high) / 2)
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return made(low)
+
+
+def _short(size: Fraction) -> Fraction:
+    """A short binary fraction at or just below `size`."""
+    grid = 1 << (20 if size >= 1 else 48)
+    return Fraction(size.numerator * grid // size.denominator, grid)
 
 
 def _laplace(found: Sensitivity, asked: Asked, terms: Terms) -> Drawn:

@@ -79,10 +79,8 @@ def take(page: Page, seal: Seal, note: str, *, after: int = 0) -> Entry:
         stand=purses,
         digest=digest.shown(),
         note=note,
-        seen=seen,
-        state=seal.state(purses),
     )
-    sealed = seal.linked(None, blank)
+    sealed = seal.linked(None, blank, seen, seal.state(purses))
     page.append(sealed)
     return sealed
 

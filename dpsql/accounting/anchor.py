@@ -52,6 +52,7 @@ class Anchor:
         self.path = path
         self._seal, self._ledger, self._needed, self._still = seal, name, needed, still
         self._file = os.path.basename(path)
+        self._read: dict[str, Mark | None] = {}  # what the slots said when they were read last
 
     def make(self, mark: Mark) -> None:
         """Write the file with this mark, unless there is one."""
@@ -112,6 +113,13 @@ class Anchor:
         return marks
 
     def _mark(self, text: str) -> Mark | None:
+        if text not in self._read:
+            if len(self._read) >= 2:
+                self._read.clear()
+            self._read[text] = self._checked(text)
+        return self._read[text]
+
+    def _checked(self, text: str) -> Mark | None:
         words = text.split(" ")
         if len(words) != 6 or words[0] != WORD:
             return None

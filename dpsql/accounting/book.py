@@ -40,6 +40,10 @@ class Page(Protocol):
         """The newest entry, None in a new book."""
         ...
 
+    def seen(self) -> str:
+        """The latest time of all entries, "" in a new book."""
+        ...
+
     def footprints(self, user: str, dataset: str, after: int) -> Sequence[Entry]:
         """The charges with a footprint and a greater `seq` that a purse paid, oldest first."""
         ...

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,55 +13,80 @@ from dpsql.accounting.footprint import Factor
 from dpsql.accounting.runs import Ints, Runs
 
 CELLS = 1 << 20  # of the largest table
+PENDING = 64  # factors that wait
 
 
 class Dense:
     """The sum of the factors that were added, for every combination of classes.
 
-    `high` is its maximum, 0 when nothing was added; `work` counts the entries that were written.
-    Copies share their table until one is written.
+    `high` is its maximum, 0 when nothing was added, and `cell` has a code of each column where it
+    is reached; `work` counts the entries that were written. A factor that is largest in that cell
+    raises the maximum by as much, whatever the table holds elsewhere: it waits in `pending` until
+    another one needs the table. Copies share their table until one is written.
     """
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self.runs: list[Runs] = []
         self.table: Ints = np.zeros((), np.int64)
+        self.cell: dict[str, int] = {}
+        self.pending: dict[Factor, int] = {}  # how often each came
         self.high = self.work = 0
         self._shared = False
 
     def copy(self) -> Dense:
         other = Dense()
         other.names, other.runs = list(self.names), list(self.runs)
+        other.cell, other.pending = dict(self.cell), dict(self.pending)
         other.table, other.high, other.work = self.table, self.high, self.work
         self._shared = other._shared = True
         return other
 
     def add(self, factor: Factor) -> bool:
-        """Add a factor. False, and nothing changes, where more than CELLS would be needed."""
-        axes = [Runs.of(axis) for axis in factor.axes]
-        places = [self.names.index(a.name) if a.name in self.names else -1 for a in factor.axes]
-        met = [
-            (axis, np.zeros(axis.size, np.int64), np.arange(axis.size))
-            if place < 0
-            else self.runs[place].meet(axis)
-            for axis, place in zip(axes, places, strict=True)
-        ]
-        grown = self.table.size
-        for place, (runs, _, _) in zip(places, met, strict=True):
-            grown = grown * runs.size // (1 if place < 0 else self.runs[place].size)
-        if grown > CELLS:
+        """Add a factor. False, and of no more use, where more than CELLS would be needed."""
+        cell, lost = factor.best(self.cell)
+        if lost == factor.largest:
+            self.cell.update(cell)
+            self.high += lost
+            self.pending[factor] = self.pending.get(factor, 0) + 1
+            return len(self.pending) <= PENDING or self._settle()
+        if not self._settle(factor):
             return False
-        inner = {}
-        for axis, place, (runs, here, there) in zip(factor.axes, places, met, strict=True):
-            if place < 0:
-                self.names.append(axis.name)
-                self.runs.append(runs)
-                self._own(np.repeat(self.table[..., None], runs.size, axis=-1))
-            elif runs is not self.runs[place]:
-                self.runs[place] = runs
-                self._own(self.table.take(here, axis=place))
-            inner[self.names.index(axis.name)] = there
-        self._raise(factor, inner)
+        self._raise(factor, 1)
+        return True
+
+    def _settle(self, *more: Factor) -> bool:
+        """Write down what waits, and make room for more. False where the table cannot hold it."""
+        if not self._fit([*self.pending, *more]):
+            return False
+        for factor, times in self.pending.items():
+            self._write(factor, times)
+        self.pending = {}
+        return True
+
+    def _fit(self, factors: Sequence[Factor]) -> bool:
+        """Tell apart in the table what factors do. False, where that needs too many cells."""
+        names, runs = list(self.names), list(self.runs)
+        index: dict[int, Ints] = {}  # of each class told apart anew, the class it was
+        for axis in (axis for factor in factors for axis in factor.axes):
+            if axis.name not in names:
+                names.append(axis.name)
+                runs.append(Runs.of(axis))
+                index[len(names) - 1] = np.zeros(axis.size, np.int64)
+                continue
+            place = names.index(axis.name)
+            met, here, _ = runs[place].meet(axis)
+            if met is not runs[place]:
+                runs[place] = met
+                index[place] = index[place][here] if place in index else here
+        if math.prod(of.size for of in runs) > CELLS:
+            return False
+        if index:
+            table = self.table.reshape(self.table.shape + (1,) * (len(names) - len(self.names)))
+            for place, was in index.items():
+                table = table.take(was, axis=place)
+            self.names, self.runs, self.table, self._shared = names, runs, table, False
+            self.work += table.size
         return True
 
     def to_tree(self) -> dict[str, Any]:
@@ -69,6 +96,8 @@ class Dense:
                 for name, runs in zip(self.names, self.runs, strict=True)
             ],
             "table": self.table,
+            "cell": dict(self.cell),
+            "pending": [[*factor.to_list(), times] for factor, times in self.pending.items()],
             "high": self.high,
         }
 
@@ -79,16 +108,27 @@ class Dense:
             found.names.append(name)
             found.runs.append(Runs(starts, classes, int(classes.max()) + 1))
         found.table, found.high = tree["table"], tree["high"]
+        found.cell = dict(tree["cell"])
+        found.pending = {Factor.from_list(kept[:2]): kept[2] for kept in tree["pending"]}
         return found
 
-    def _own(self, table: Ints) -> None:
-        self.table, self._shared = table, False
-        self.work += table.size
+    def _raise(self, factor: Factor, times: int) -> None:
+        """Add a factor, and find the new maximum."""
+        block, view = self._write(factor, times)
+        if block.size and (most := int(block.max())) > self.high:
+            self.high = most
+            inside = np.unravel_index(int(block.argmax()), block.shape)
+            for name, runs, cut, at in zip(self.names, self.runs, view, inside, strict=True):
+                self.cell[name] = runs.code((cut.start or 0) + int(at))
 
-    def _raise(self, factor: Factor, inner: dict[int, Ints]) -> None:
-        """Add the factor, whose class for each class of axis k is `inner[k]`, where it is not 0."""
-        values = np.array(factor.table, np.int64).reshape(factor.shape)
+    def _write(self, factor: Factor, times: int) -> tuple[Ints, list[slice]]:
+        """Add a factor so many times; the part of the table that it touches, and where that is."""
+        values = times * np.array(factor.table, np.int64).reshape(factor.shape)
         order = [self.names.index(axis.name) for axis in factor.axes]
+        inner = {
+            place: self.runs[place].meet(axis)[2]
+            for axis, place in zip(factor.axes, order, strict=True)
+        }
         values = values.transpose(np.argsort(order))
         view: list[slice] = [slice(None)] * len(self.names)
         for k, place in enumerate(sorted(order)):
@@ -104,7 +144,7 @@ class Dense:
         block = self.table[tuple(view)]
         block += picked.reshape(shape)
         self.work += block.size
-        self.high = max(self.high, int(block.max(initial=0)))
+        return block, view
 
 
 def _span(kept: NDArray[np.bool_]) -> slice:

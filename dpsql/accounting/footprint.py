@@ -56,6 +56,9 @@ Everything is in whole pico, rounded up cell by cell. A footprint never changes 
 
 from __future__ import annotations
 
+import bisect
+import functools
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -94,6 +97,10 @@ class Axis:
         """The number of classes."""
         return max(self.classes) + 1
 
+    def at(self, code: int) -> int:
+        """The class of a code."""
+        return self.classes[bisect.bisect_right(self.starts, code) - 1]
+
 
 @dataclass(frozen=True, slots=True)
 class Factor:
@@ -117,6 +124,34 @@ class Factor:
     @property
     def largest(self) -> int:
         return max(self.table)
+
+    def best(self, cell: Mapping[str, int]) -> tuple[dict[str, int], int]:
+        """The code of each axis, those of `cell` given, where the loss is largest; that loss."""
+        fixed = [axis.at(cell[axis.name]) if axis.name in cell else None for axis in self.axes]
+        ranges = [
+            range(axis.size) if one is None else (one,)
+            for axis, one in zip(self.axes, fixed, strict=True)
+        ]
+        most, chosen = -1, tuple(one or 0 for one in fixed)
+        for classes in itertools.product(*ranges):
+            index = 0
+            for axis, one in zip(self.axes, classes, strict=True):
+                index = index * axis.size + one
+            if self.table[index] > most:
+                most, chosen = self.table[index], classes
+        found = {
+            axis.name: cell.get(axis.name, axis.starts[axis.classes.index(one)])
+            for axis, one in zip(self.axes, chosen, strict=True)
+        }
+        return found, most
+
+    def to_list(self) -> list[Any]:
+        return [[[a.name, list(a.starts), list(a.classes)] for a in self.axes], list(self.table)]
+
+    @classmethod
+    def from_list(cls, fields: Sequence[Any]) -> Factor:
+        axes, table = fields
+        return cls(tuple(Axis(n, tuple(s), tuple(c)) for n, s, c in axes), tuple(table))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,27 +179,15 @@ class Loss:
         return self.constant + self.most
 
     def to_list(self) -> list[Any]:
-        factors = [
-            [[[a.name, list(a.starts), list(a.classes)] for a in f.axes], list(f.table)]
-            for f in self.factors
-        ]
-        return [self.constant, factors, self.most, self.pairs]
+        return [self.constant, [f.to_list() for f in self.factors], self.most, self.pairs]
 
     @classmethod
     def from_list(cls, fields: Sequence[Any]) -> Loss:
         constant, factors, most, pairs = fields
-        return cls(
-            constant,
-            tuple(
-                Factor(tuple(Axis(n, tuple(s), tuple(c)) for n, s, c in axes), tuple(table))
-                for axes, table in factors
-            ),
-            most,
-            pairs,
-        )
+        return cls(constant, tuple(map(Factor.from_list, factors)), most, pairs)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Footprint:
     """What a release costs each person, in rho and, where it has one, in pure epsilon."""
 
@@ -176,7 +199,8 @@ class Footprint:
         """The footprint of a release that costs everybody `price`."""
         return cls(Loss(price.rho), None if price.epsilon is None else Loss(price.epsilon))
 
-    def to_text(self) -> str:
+    @functools.cached_property
+    def text(self) -> str:
         """The footprint as a ledger keeps it; compressed where that is shorter."""
         fields = {
             "version": VERSION,
@@ -193,7 +217,7 @@ class Footprint:
 
     @classmethod
     def from_text(cls, text: str) -> Footprint:
-        """The footprint that `to_text` wrote. Raises ValueError for anything else."""
+        """The footprint of a `text`. Raises ValueError for anything else."""
         if not text.startswith("{"):
             import base64
             import zlib

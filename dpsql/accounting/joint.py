@@ -24,7 +24,8 @@ VERSION = 1
 LAYERS = 4  # snapshots that are kept apart; the maximum of an older one is final
 STEPS = 2  # of improvement of shares, where they decide
 BATCH = 256  # footprints after which the state is written down
-WORK = 1 << 24  # or table entries that have been touched
+WORK = 1 << 26  # or table entries that have been touched
+WAITING = 512  # factors that are not shared out while the table does without
 
 
 class Layer:
@@ -39,12 +40,14 @@ class Layer:
         self.high = 0  # the largest sum of the factors over the cells, or a bound on it
         self.dense: Dense | None = Dense()
         self.shares: Shares | None = Shares()
+        self.waiting: dict[Factor, int] | None = {}  # how often each came; then none waits any more
 
     def copy(self) -> Layer:
         other = Layer(self.pairs)
         other.prices, other.high = self.prices, self.high
         other.dense = self.dense and self.dense.copy()
         other.shares = self.shares and self.shares.copy()
+        other.waiting = None if self.waiting is None else dict(self.waiting)
         return other
 
     def add(self, loss: Loss) -> int:
@@ -65,6 +68,12 @@ class Layer:
     def _add(self, factor: Factor) -> None:
         if self.dense is not None and not self.dense.add(factor):
             self.dense = None
+        if self.waiting is not None:
+            if self.dense is not None and len(self.waiting) < WAITING:
+                self.waiting[factor] = self.waiting.get(factor, 0) + 1
+                self.high = self.dense.high
+                return
+            self._share_out()
         if self.shares is not None and not self.shares.holds(factor):
             self.shares = None
         if self.shares is not None:
@@ -73,6 +82,21 @@ class Layer:
             self.high = self.shares.high
         if self.dense is not None:
             self.high = self.dense.high
+
+    def _share_out(self) -> None:
+        """Share out what was only in the table so far, in the order in which it first came."""
+        waiting, self.waiting = self.waiting or {}, None
+        for factor, times in waiting.items():
+            if self.shares is None or factor.largest * times > LIMIT:
+                self.shares = None
+                return
+            whole = Factor(factor.axes, tuple(times * loss for loss in factor.table))
+            if not self.shares.holds(whole):
+                self.shares = None
+                return
+            self.shares.add(whole, 0)
+        if self.shares is not None:
+            self.shares.high = min(self.shares.high, self.high)
 
     @property
     def bound(self) -> int:
@@ -96,6 +120,9 @@ class Layer:
             "high": self.high,
             "dense": self.dense and self.dense.to_tree(),
             "shares": self.shares and self.shares.to_tree(),
+            "waiting": None
+            if self.waiting is None
+            else [[*factor.to_list(), times] for factor, times in self.waiting.items()],
         }
 
     @classmethod
@@ -107,6 +134,9 @@ class Layer:
         found.prices, found.high = tree["prices"], tree["high"]
         found.dense = tree["dense"] and Dense.from_tree(tree["dense"])
         found.shares = tree["shares"] and Shares.from_tree(tree["shares"])
+        found.waiting = None
+        if tree["waiting"] is not None:
+            found.waiting = {Factor.from_list(kept[:2]): kept[2] for kept in tree["waiting"]}
         return found
 
 

@@ -40,15 +40,14 @@ from dpsql.accounting.purse import (
     Receipt,
     Rise,
 )
-from dpsql.accounting.refusals import excess
+from dpsql.accounting.refusals import Regranted, excess
 from dpsql.accounting.releases import Releases
 from dpsql.accounting.shelf import book_at
 from dpsql.accounting.states import Known, States, Trial
-from dpsql.errors import BudgetExceeded, LedgerError, UsageError
+from dpsql.errors import BudgetExceeded, LedgerError
 
 T = TypeVar("T")
-
-__all__ = ["Balance", "Entry", "Grant", "Ledger", "Price", "Receipt", "Rise"]
+__all__ = ["Balance", "Entry", "Grant", "Ledger", "Price", "Receipt", "Regranted", "Rise"]
 
 BATCH = 1000
 
@@ -188,43 +187,47 @@ class Ledger:
         footprint: Footprint | None = None,
         snapshot: str = "",
         people: str = "",
+        grant: Grant | None = None,
     ) -> Receipt:
         """Take what `event` costs from all purses that pay, for good when this returns.
 
         With the `footprint` of the release on a `snapshot` of the data, that is the rise of the
         largest loss of a person; without one it is the event's price, as if it concerned
         everybody. `people` says whose losses these are: under which neighbouring relation, and of
-        which unit; losses of different people are never added. Raises NoGrant, BudgetExceeded, or
-        UsageError for other people than those of the dataset's earlier charges, and then nothing is
-        charged. After a LedgerError or an interrupt the charge may stand (`balance` tells), and
-        nothing may be released.
+        which unit; losses of different people are never added. `grant` is the one that the event
+        was chosen under. Raises NoGrant, BudgetExceeded, UsageError for other people than those of
+        the dataset's earlier charges, or Regranted where another grant is in force now, and then
+        nothing is charged. After another LedgerError or an interrupt the charge may stand
+        (`balance` tells), and nothing may be released.
         """
         check_names(user, dataset)
         price = Price.of(event)
         written = event.to_dict()
-        told = "" if footprint is None else footprint.to_text()
+        told = "" if footprint is None else footprint.text
         text = statement.encode("utf-8", "backslashreplace").decode()
 
         def change(page: Page) -> tuple[Receipt, list[tuple[Purse, Known]]]:
             at, seq = _now(), page.last() + 1
             paying = payers.payers(page, user, dataset, _latest(page, at))
-            first_of = _people(paying[-1].purse, people)
-            steps = [self._step(page, p.purse, price, footprint, snapshot, seq) for p in paying]
+            if grant is not None and paying[0].grant != grant:
+                raise Regranted(f"{user} has another grant on {dataset}; nothing was charged")
+            first_of = payers.newly_about(paying[-1].purse, people)
+            steps = self._steps(page, paying, price, footprint, snapshot, seq)
             for payer, step in zip(paying, steps, strict=True):
                 if not holds(payer.grant, step.after):
                     raise BudgetExceeded(excess(payer.grant, payer.purse.spent, price, step.after))
             after, known, payments = [], [], []
             for payer, step in zip(paying, steps, strict=True):
-                before = payer.purse
-                purse = dataclasses.replace(before, spent=step.after)
+                before, joint = payer.purse, payer.purse.joint
                 if step.trial is not None:
-                    purse, state = self._states.record(page, before, step.trial)
-                    known.append((purse, state))
-                if purse.user == EVERYBODY:
-                    purse = dataclasses.replace(purse, people=people or purse.people)
+                    state = self._states.record(page, before, step.trial)
+                    known.append((before, state))
+                    joint = state.joint
+                about = people if before.user == EVERYBODY and people else before.people
+                purse = dataclasses.replace(before, spent=step.after, joint=joint, people=about)
                 page.put(purse)
-                after.append(dataclasses.replace(payer, purse=purse))
-                payments.append(Payment(purse.user, before.spent, purse.spent, step.exact))
+                after.append(payers.Payer(purse, payer.grant))
+                payments.append(Payment(purse.user, before.spent, step.after, step.exact))
             page.append(
                 Entry(
                     seq,
@@ -270,26 +273,35 @@ class Ledger:
         def question(page: Page) -> Rise:
             seq = page.last() + 1
             paying = payers.payers(page, user, dataset, _latest(page))
-            _people(paying[-1].purse, people)
-            steps = [self._step(page, p.purse, price, footprint, snapshot, seq) for p in paying]
+            payers.newly_about(paying[-1].purse, people)
+            steps = self._steps(page, paying, price, footprint, snapshot, seq)
             after = [payer.at(step.after) for payer, step in zip(paying, steps, strict=True)]
             return _rise(price, paying, after, steps)
 
         return self._until_ended(lambda: self._book.read(question))
 
-    def _step(
+    def _steps(
         self,
         page: Page,
-        purse: Purse,
+        paying: Sequence[payers.Payer],
         price: Price,
         footprint: Footprint | None,
         snapshot: str,
         seq: int,
-    ) -> _Step:
-        if footprint is None:
-            return _Step(purse.spent + price, None)
-        trial = self._states.trial(page, purse, price, footprint, snapshot, seq)
-        return _Step(trial.after, trial)
+    ) -> list[_Step]:
+        """What each purse will have spent. Purses that paid for the same so far share the work."""
+        done: dict[tuple[str, Price], _Step] = {}
+        for payer in paying:
+            purse = payer.purse
+            alike = (purse.joint, purse.spent)
+            if alike in done:
+                continue
+            if footprint is None:
+                done[alike] = _Step(purse.spent + price, None)
+            else:
+                trial = self._states.trial(page, purse, price, footprint, snapshot, seq)
+                done[alike] = _Step(trial.after, trial)
+        return [done[payer.purse.joint, payer.purse.spent] for payer in paying]
 
     def balance(self, user: str, dataset: str) -> Balance:
         """What is granted and spent where `user` pays first, and in `others` where as well.
@@ -363,22 +375,7 @@ class Ledger:
 
 def _latest(page: Page, at: str = "") -> str:
     """The latest time known: the clock's, or the latest that the ledger has seen."""
-    tip = page.tip()
-    return max(at or _now(), "" if tip is None else tip.seen)
-
-
-def _people(everybody: Purse, people: str) -> str:
-    """`people`, if this is the dataset's first charge. Raises UsageError if they are others."""
-    if not everybody.people:
-        return people
-    if people and people != everybody.people:
-        raise UsageError(
-            f"what was charged on {everybody.dataset} so far protects {everybody.people}; the"
-            f" schema now declares {people}, and the two cannot be added up: give the dataset"
-            " another name in the schema and grant anew, or restore the declaration; nothing was"
-            " charged"
-        )
-    return ""
+    return max(at or _now(), page.seen())
 
 
 def _rise(

@@ -92,6 +92,10 @@ class _MemoryPage:
         newest = self._kept.get(NEWEST)
         return newest if isinstance(newest, Entry) else None
 
+    def seen(self) -> str:
+        newest = self.tip()
+        return "" if newest is None else newest.seen
+
     def footprints(self, user: str, dataset: str, after: int) -> Sequence[Entry]:
         found = []
         for seq in range(after + 1, self.last() + 1):

@@ -16,7 +16,7 @@ from dpsql.accounting.book import Page
 from dpsql.accounting.caps import cap_of
 from dpsql.accounting.clock import last_day
 from dpsql.accounting.purse import EVERYBODY, Balance, Grant, Price, Purse
-from dpsql.errors import LedgerError, NoGrant
+from dpsql.errors import LedgerError, NoGrant, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,20 @@ def payers(page: Page, user: str, dataset: str, now: str) -> list[Payer]:
         )
     found.append(Payer(cap, cap.grant))
     return found
+
+
+def newly_about(everybody: Purse, people: str) -> str:
+    """`people`, if this is the dataset's first charge. Raises UsageError if they are others."""
+    if not everybody.people:
+        return people
+    if people and people != everybody.people:
+        raise UsageError(
+            f"what was charged on {everybody.dataset} so far protects {everybody.people}; the"
+            f" schema now declares {people}, and the two cannot be added up: give the dataset"
+            " another name in the schema and grant anew, or restore the declaration; nothing was"
+            " charged"
+        )
+    return ""
 
 
 def absent(user: str, dataset: str) -> NoGrant:

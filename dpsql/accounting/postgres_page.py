@@ -168,6 +168,10 @@ class PostgresPage:
                 f'DELETE FROM {name} WHERE "user" = %s AND dataset = %s', (user, dataset)
             )
 
+    def seen(self) -> str:
+        rows = self._rows("SELECT seen FROM dpsql_entry ORDER BY seq DESC LIMIT 1", ())
+        return str(rows[0][0]) if rows else ""
+
     def put(self, purse: Purse) -> None:
         self._connection.execute(PUT, purse_row(purse))
 

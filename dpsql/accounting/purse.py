@@ -309,7 +309,7 @@ class Entry:
     `seen` is the latest time of all entries so far,
     `state` a keyed sum over all purses, `mac` the link of the chain: see `seal`.
 
-    `footprint` (as `to_text` wrote it) and the `snapshot` that it is about belong to a charge that
+    `footprint` (its `text`) and the `snapshot` that it is about belong to a charge that
     has one, and `people` to the first of a dataset: who is protected, and from what.
     """
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 from dpsql.accounting.convert import epsilon_of
 from dpsql.accounting.payers import called, remedy
 from dpsql.accounting.purse import EVERYBODY, LIMIT, Balance, Grant, Price, difference, ones
+from dpsql.errors import LedgerError
+
+
+class Regranted(LedgerError):
+    """The terms that a charge was chosen under are not in force any more: choose again."""
 
 
 def excess(grant: Grant, spent: Price, price: Price, after: Price) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from dpsql.accounting.book import Name, Page
@@ -29,6 +28,9 @@ class Scribe:
 
     def tip(self) -> Entry | None:
         return self._tip
+
+    def seen(self) -> str:
+        return "" if self._tip is None else self._tip.seen
 
     def last(self) -> int:
         return 0 if self._tip is None else self._tip.seq
@@ -70,7 +72,8 @@ class Scribe:
 
     def put(self, purse: Purse) -> None:
         before = self.purse(purse.user, purse.dataset)
-        rise = self._seal.weight(purse) - self._seal.weight(before)
+        fall = self._seal.weight(before)
+        rise = self._seal.weight(purse) - fall
         self._state = (self._state + rise) % SUMS
         self._told = False
         self._known[purse.user, purse.dataset] = purse
@@ -79,7 +82,6 @@ class Scribe:
     def append(self, entry: Entry) -> None:
         before = self._tip
         seen = entry.at if before is None else max(entry.at, before.seen)
-        entry = dataclasses.replace(entry, seen=seen, state=shown(self._state))
-        entry = self._seal.linked(before, entry)
+        entry = self._seal.linked(before, entry, seen, shown(self._state))
         self._page.append(entry)
         self._tip, self._told = entry, True

@@ -23,11 +23,13 @@ import dataclasses
 import hashlib
 import hmac
 from collections.abc import Iterable
+from typing import Any
 
 from dpsql.accounting.fields import entry_fields, packed, purse_fields
 from dpsql.accounting.purse import Entry, Purse
 
 SUMS = 1 << 256
+KEPT = 64  # purses whose weights are remembered
 
 
 class Seal:
@@ -35,6 +37,7 @@ class Seal:
 
     def __init__(self, key: bytes, ledger: str) -> None:
         self._key = key
+        self._weights: dict[tuple[str, str], tuple[Purse, int]] = {}  # of purses put lately
         self.ledger = ledger
         self.origin = self.mac(f"ledger {ledger}")
         self.key_name = hashlib.sha256(b"dpsql ledger key\0" + key).hexdigest()[:16]
@@ -45,13 +48,18 @@ class Seal:
 
     def link(self, before: Entry | None, entry: Entry) -> str:
         """The mac of an entry that follows `before`."""
-        anew = before is None or entry.kind == "accept"
-        previous = self.origin if anew or before is None else before.mac
-        return self.mac(f"entry {previous} {packed(entry_fields(entry))}")
+        return self._link(before, entry.kind, entry_fields(entry))
 
-    def linked(self, before: Entry | None, entry: Entry) -> Entry:
-        """The entry with its mac."""
-        return dataclasses.replace(entry, mac=self.link(before, entry))
+    def _link(self, before: Entry | None, kind: str, fields: dict[str, Any]) -> str:
+        anew = before is None or kind == "accept"
+        previous = self.origin if anew or before is None else before.mac
+        return self.mac(f"entry {previous} {packed(fields)}")
+
+    def linked(self, before: Entry | None, entry: Entry, seen: str, state: str) -> Entry:
+        """The entry with the latest time, the state of the purses, and its mac."""
+        fields = entry_fields(entry) | {"seen": seen, "state": state}
+        mac = self._link(before, entry.kind, fields)
+        return dataclasses.replace(entry, seen=seen, state=state, mac=mac)
 
     def restarts(self, entry: Entry) -> bool:
         """Whether the chain starts anew with this entry, which vouches for all before it."""
@@ -83,7 +91,15 @@ class Seal:
         """What a purse adds to the state; nothing, where there is none."""
         if purse is None:
             return 0
-        return int(self.mac(f"purse {packed(purse_fields(purse))}"), 16)
+        name = (purse.user, purse.dataset)
+        known = self._weights.get(name)
+        if known is not None and known[0] == purse:
+            return known[1]
+        found = int(self.mac(f"purse {packed(purse_fields(purse))}"), 16)
+        if len(self._weights) >= KEPT:
+            self._weights.clear()
+        self._weights[name] = (purse, found)
+        return found
 
     def state(self, purses: Iterable[Purse]) -> str:
         """The state of all purses, from scratch."""

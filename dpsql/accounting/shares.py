@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.accounting.footprint import Factor
+from dpsql.accounting.footprint import Axis, Factor
 from dpsql.accounting.pieces import MOST, Piece, Slim
 from dpsql.accounting.purse import LIMIT
 from dpsql.accounting.runs import Ints, Runs
@@ -113,7 +113,7 @@ class Shares:
         slim = Slim.of(factor)
         kept = [k for k, size in enumerate(slim.table.shape) if size > 1] or [0]
         axes = [factor.axes[k] for k in kept]
-        classes = [self._refine(axis.name, Runs.of(axis)) for axis in axes]
+        classes = [self._refine(axis) for axis in axes]
         names = [axis.name for axis in axes]
         before = self.high
         self.whole = self.whole and slim.exact
@@ -138,15 +138,17 @@ class Shares:
 
     # -- structure -----------------------------------------------------------------------------
 
-    def _refine(self, name: str, runs: Runs) -> Ints:
-        """Tell the classes of `runs` apart in a column; of each class here, the class there."""
+    def _refine(self, axis: Axis) -> Ints:
+        """Tell the classes of an axis apart in its column; of each class here, the class there."""
+        name = axis.name
         known = self.runs.get(name)
         if known is None:
+            runs = Runs.of(axis)
             self.atoms[name] = len(self.column) + np.arange(runs.size)
             self.runs[name] = runs
             self._grow(np.full(runs.size, len(self.runs) - 1), np.zeros(runs.size, np.int64))
             return np.arange(runs.size)
-        met, here, there = known.meet(runs)
+        met, here, there = known.meet(axis)
         if met is known:
             return there
         again = np.zeros(len(here), bool)

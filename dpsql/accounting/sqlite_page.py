@@ -167,13 +167,19 @@ class SqlitePage:
                 f"DELETE FROM {name} WHERE user = ? AND dataset = ?", (user, dataset)
             )
 
+    def seen(self) -> str:
+        rows = self._rows("SELECT seen FROM entry ORDER BY seq DESC LIMIT 1", ())
+        return str(rows[0][0]) if rows else ""
+
     def put(self, purse: Purse) -> None:
         self._insert("INSERT OR REPLACE INTO purse", purse_row(purse))
 
     def append(self, entry: Entry) -> None:
         self._insert("INSERT INTO entry", entry_row(entry))
-        for purse in paid(entry):
-            self._insert("INSERT INTO paid", (purse, entry.dataset, entry.seq))
+        self._connection.executemany(
+            "INSERT INTO paid VALUES (?, ?, ?)",
+            [(purse, entry.dataset, entry.seq) for purse in paid(entry)],
+        )
         self.appended = entry.seq
 
     def put_release(self, name: Name, seq: int, columns: str, stored: bytes) -> None:

@@ -8,7 +8,7 @@ taken out of the ledger is found before anything is charged on it.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import functools
 import hashlib
 from dataclasses import dataclass
 
@@ -30,16 +30,25 @@ class Known:
     joint: str
 
 
-@dataclass(frozen=True, slots=True)
 class Trial:
-    """What paying would do: what the purse will have spent, and its state then."""
+    """What paying would do: what the purse will have spent, and its state then.
 
-    after: Price
-    known: Known
+    `data` is the state to be written down, if it is time for that.
+    """
 
-    @property
-    def exact(self) -> bool:
-        return self.known.state.exact
+    def __init__(self, after: Price, known: Known) -> None:
+        self.after, self.exact = after, known.state.exact
+        self.known, self._due = known, known.state.due
+
+    @functools.cached_property
+    def data(self) -> bytes:
+        if not self._due:
+            return b""
+        state = self.known.state
+        data = state.to_bytes()
+        state.count = state.work = 0
+        self.known = Known(state, hashlib.sha256(data).hexdigest())
+        return data
 
 
 class States:
@@ -76,19 +85,14 @@ class States:
         state = known.state.copy()
         before = purse.spent
         after = state.pay(before, price, footprint, snapshot, seq)
-        joint = _extended(known.joint, seq, snapshot, footprint.to_text(), before, price, after)
+        joint = _extended(known.joint, seq, snapshot, footprint.text, before, price, after)
         return Trial(after, Known(state, joint))
 
-    def record(self, page: Page, purse: Purse, trial: Trial) -> tuple[Purse, Known]:
-        """The purse that has paid, and its state, which is written down if it is time."""
-        known = trial.known
-        if known.state.due:
-            data = known.state.to_bytes()
-            page.put_state(purse.user, purse.dataset, known.state.seq, data)
-            state = known.state.copy()
-            state.count = state.work = 0
-            known = Known(state, hashlib.sha256(data).hexdigest())
-        return dataclasses.replace(purse, spent=trial.after, joint=known.joint), known
+    def record(self, page: Page, purse: Purse, trial: Trial) -> Known:
+        """The state of a purse that has paid, which is written down if it is time."""
+        if data := trial.data:
+            page.put_state(purse.user, purse.dataset, trial.known.state.seq, data)
+        return trial.known
 
     def keep(self, purse: Purse, known: Known) -> None:
         """Remember a state that the ledger now has."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.events import Event
-from dpsql.accounting.ledger import Ledger, Receipt, Rise
+from dpsql.accounting.ledger import Grant, Ledger, Receipt, Rise
 from dpsql.curator import noise as samplers
 from dpsql.curator.cells import Cells, project
 from dpsql.curator.engines.protocol import Engine
@@ -56,8 +56,11 @@ class Curator:
         noise: Noise,
         statement: str,
         paid: Callable[[Receipt], None] | None = None,
+        grant: Grant | None = None,
     ) -> Measurement:
         """The workload's answers with noise, after its price is paid; `paid` gets the receipt.
+
+        `grant` is what the noise was chosen under; under another one Regranted is raised.
 
         Raises SourceError before the charge when the source cannot be read as a whole. Raises
         BudgetError when the ledger refuses: then nothing was counted. Raises SourceError or
@@ -74,6 +77,7 @@ class Curator:
             footprint=footprint(workload, dataset, noise),
             snapshot=_people_of(dataset, self._engine.snapshot()),
             people=_people(dataset),
+            grant=grant,
         )
         failure: BaseException
         try:

@@ -27,7 +27,7 @@ from dpsql.accounting.purse import LIMIT, Price
 from dpsql.curator.columns import Family, weight_names
 from dpsql.curator.norms import family
 from dpsql.curator.quote import GaussianNoise, LaplaceNoise, Noise, quote
-from dpsql.query.linear import Workload, classes, product
+from dpsql.query.linear import Workload, classes, product, ranked
 from dpsql.query.predicate import mentioned
 from dpsql.schema import Dataset, Neighbours
 
@@ -35,6 +35,7 @@ _WORK = 1 << 22  # entries of a table times weights and tests
 _KEPT = 1 << 16  # entries of tables times weights that are remembered of a workload
 _RUNS = 1 << 12  # of a column's classes; a column of more is left out
 _ENTRIES = 1 << 12  # of a table that is kept in a ledger
+_FEW = 64  # rows that are compared one by one
 _NOISES = 4  # whose footprints are remembered of a workload
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -192,11 +193,10 @@ def _reduced(columns: Mapping[str, Ints], table: Ints) -> tuple[int, Factor | No
     axes: list[Axis] = []
     for name, merged in columns.items():
         place = len(axes)
-        rows = np.ascontiguousarray(np.moveaxis(table, place, 0).reshape(table.shape[place], -1))
-        lines = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).reshape(-1)
-        _, first, alike = np.unique(lines, return_index=True, return_inverse=True)
-        codes = alike.reshape(-1)[merged]
-        starts = np.flatnonzero(np.diff(codes, prepend=-1))
+        lines = table.swapaxes(place, 0).reshape(table.shape[place], -1)
+        first, alike = _alike(lines)
+        codes = alike[merged]
+        starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
         if len(starts) > _RUNS:
             table = table.max(axis=place)
         elif len(first) == 1:
@@ -208,6 +208,21 @@ def _reduced(columns: Mapping[str, Ints], table: Ints) -> tuple[int, Factor | No
     least = int(table.min())
     rest = (table - least).reshape(-1)
     return least, Factor(tuple(axes), tuple(rest.tolist())) if rest.any() else None
+
+
+def _alike(rows: Ints) -> tuple[Ints, Ints]:
+    """Where each of the different rows is first, and which of them each row is."""
+    if len(rows) == 1:
+        return np.zeros(1, np.int64), np.zeros(1, np.int64)
+    lines = np.ascontiguousarray(rows)
+    keys = [line.tobytes() for line in lines] if len(lines) <= _FEW else None
+    if keys is not None:
+        known: dict[bytes, int] = {}
+        alike = np.array([known.setdefault(key, len(known)) for key in keys])
+        return ranked(alike)[1], alike
+    void = lines.view(np.dtype((np.void, lines.dtype.itemsize * lines.shape[1]))).reshape(-1)
+    _, first, alike = np.unique(void, return_index=True, return_inverse=True)
+    return first.astype(np.int64), alike.reshape(-1).astype(np.int64)
 
 
 def _joined(axes: list[Axis], table: Ints) -> tuple[list[Axis], Ints]:
@@ -251,7 +266,7 @@ def _part(families: Sequence[Family], workload: Workload) -> _Part | None:
         cells *= _size(of_column)
     if cells > MOST_ENTRIES or cells * width > _WORK:
         return None
-    first = {name: np.unique(of, return_index=True)[1] for name, of in merged.items()}
+    first = {name: ranked(of)[1] for name, of in merged.items()}
     codes, count = product(first)
     return _Part(
         merged,

@@ -76,6 +76,19 @@ class Answers:
         error: float | Floats = size(self._noise.moment(each, each))
         return error
 
+    def half_width(self, expr: Expr, level: float) -> float | None:
+        """Half the interval of an output that is linear, whatever the answers; 0 without noise.
+
+        None for an output that is not linear, whose interval depends on the answers.
+        """
+        found = self.of(expr)
+        if found is None or not found.gradient:
+            return 0.0
+        if found.linear is None:
+            return None
+        low, high = found.bounds(level)
+        return float((high - low).max(initial=0.0)) / 2.0
+
     def _intervals(
         self, expr: Expr, confidence: float
     ) -> tuple[Floats, Floats, Floats, Bools | None] | None:

@@ -110,19 +110,14 @@ class Archive:
             # a repeat is preferred where fitting adds nothing: its intervals are exact
             return fitted if fitted.better(repeat.worst) else repeat
 
-    def planned(self, workload: Workload, law: Event, *, earlier: bool) -> Found | None:
-        """What will be said of a workload once it is measured with this noise as well.
-
-        Without `earlier` releases, it alone.
-        """
+    def planned(self, workload: Workload, law: Event) -> Found | None:
+        """What will be said of a workload once it is measured with this noise as well."""
         zeros = [np.zeros((b.groups, len(b.weights)), np.int64) for b in workload.blocks]
         stored = Stored.of(workload, law, zeros)
         if stored is None:
             return None
         with self._lock:
             self._refresh()
-            if not earlier:
-                return alone(self._releases, workload, stored)
             then = Archive(self._releases, self.name)
             then._columns, then._stored = self._columns.copy(), self._stored.copy()
             seq = max(self._columns, default=0) + 1
@@ -315,10 +310,3 @@ def _variance(law: Event) -> Fraction:
             return variance
         case Laplace():
             raise AssertionError("Laplace releases are not fitted")
-
-
-def alone(releases: Releases, workload: Workload, stored: Stored) -> Found | None:
-    """What a release alone says of its own workload: fitted where some rows follow from others."""
-    only = Archive(releases, ("", "", ""))
-    only._columns[1], only._stored[1] = frozenset(stored.columns), stored
-    return only._found(workload)

@@ -181,25 +181,35 @@ def classes(domain: Domain, tables: Sequence[TableOf]) -> Mapping[str, NDArray[n
             axis = table_domain.names.index(name)
             shaped = np.moveaxis(table.reshape(table_domain.sizes), axis, 0).reshape(size, -1)
             if shaped.shape[1] == 1:
-                _, inverse = np.unique(shaped[:, 0], return_inverse=True)
+                inverse, _ = ranked(shaped[:, 0])
             else:
                 rows = np.ascontiguousarray(shaped).view(
                     np.dtype((np.void, shaped.shape[1] * shaped.dtype.itemsize))
                 )
                 _, inverse = np.unique(rows.ravel(), return_inverse=True)
-            _, merged = np.unique(
-                merged * (int(inverse.max(initial=0)) + 1) + inverse, return_inverse=True
-            )
+            told = merged.any()  # apart by another table
+            merged = ranked(merged * (int(inverse.max()) + 1) + inverse)[0] if told else inverse
         found[name] = merged.astype(np.int64)
     return found
 
 
+def ranked(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rank of each whole number among those that occur, and where each of them is first."""
+    least = int(values.min(initial=0))
+    span = int(values.max(initial=0)) - least + 1
+    if span > 4 * len(values) + 64:  # a table of them would be mostly empty
+        _, first, ranks = np.unique(values, return_index=True, return_inverse=True)
+        return ranks.astype(np.int64), first.astype(np.int64)
+    first = np.full(span, -1, np.int64)
+    first[values[::-1] - least] = np.arange(len(values) - 1, -1, -1)
+    occurs = first >= 0
+    ranks = np.cumsum(occurs) - 1
+    return ranks[values - least], first[occurs]
+
+
 def atoms(domain: Domain, tables: Sequence[TableOf]) -> Mapping[str, NDArray[np.int64]]:
     """For each column, one representative code of every class that no table tells apart."""
-    return {
-        name: np.sort(np.unique(merged, return_index=True)[1]).astype(np.int64)
-        for name, merged in classes(domain, tables).items()
-    }
+    return {name: np.sort(ranked(merged)[1]) for name, merged in classes(domain, tables).items()}
 
 
 def product(

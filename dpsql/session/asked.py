@@ -8,7 +8,9 @@ from typing import Any
 
 from dpsql.errors import UsageError
 from dpsql.planner import Asked
+from dpsql.query.compile import Compiled
 from dpsql.query.parse import Ask, Statement, parse
+from dpsql.session.build import widest
 from dpsql.session.settings import Settings
 
 _KEPT = 256  # statements that are kept as they were read
@@ -33,8 +35,11 @@ def parsed(sql: str) -> Statement:
     return parse(sql)
 
 
-def asked_of(settings: Settings) -> Asked:
-    return Asked(settings.epsilon, settings.rho, settings.backend)
+def asked_of(compiled: Compiled, settings: Settings) -> Asked:
+    """What the settings ask of a statement."""
+    epsilon, rho, accuracy = settings.epsilon, settings.rho, settings.accuracy
+    width = None if accuracy is None else widest(compiled, settings.confidence)
+    return Asked(epsilon, rho, settings.backend, accuracy, width)
 
 
 def check_delta(ask: Ask, delta: float) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.accounting.events import Event
 from dpsql.curator.sensitivity import Sensitivity
 from dpsql.errors import UsageError
 from dpsql.mechanisms.answers import Answers
@@ -146,6 +147,32 @@ def require_level(compiled: Compiled, confidence: float) -> None:
             f"confidence {confidence!r}{among} is closer to 1 than intervals are computed: "
             "SET confidence to less"
         )
+
+
+def widest(compiled: Compiled, confidence: float) -> Callable[[Event], float]:
+    """The largest half-width of all intervals under a law of noise, in the outputs' own units.
+
+    Raises UsageError where one cannot be told before: a ratio's depends on the answers.
+    """
+    level, _ = _level(compiled, confidence)
+    nothing = [np.zeros((1, len(b.weights)), np.int64) for b in compiled.workload.blocks]
+
+    def found(law: Event) -> float:
+        widths = [0.0]
+        noises = (Alike(law),) * len(nothing)
+        made = _answers(compiled, nothing, noises, clamp=False)
+        for select, answers in zip(compiled.selects, made, strict=True):
+            for (expr, _), name in zip(select.bound.items, compiled.names, strict=True):
+                width = answers.half_width(expr, level)
+                if width is None:
+                    raise UsageError(
+                        f"the interval of {name} depends on the answer, so no accuracy can be asked"
+                        " for: give a price (epsilon), or ask for its counts and sums"
+                    )
+                widths.append(width)
+        return max(widths)
+
+    return found
 
 
 def _picked(compiled: Compiled) -> bool:

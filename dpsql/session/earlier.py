@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from dpsql.accounting.ledger import Ledger
 from dpsql.accounting.stored import Stored
 from dpsql.curator.curator import Measurement
 from dpsql.errors import LedgerError
-from dpsql.mechanisms.archive import Answered, Archive, Found, alone
+from dpsql.mechanisms.archive import Answered, Archive
 from dpsql.mechanisms.noises import Alike
 from dpsql.planner import Choice
 from dpsql.query.compile import Compiled
@@ -37,42 +39,30 @@ def words(releases: int) -> str:
 
 
 def settled(
-    ledger: Ledger,
-    archive: Archive | None,
-    compiled: Compiled,
-    measured: Measurement,
-    *,
-    reuse: bool,
+    archive: Archive | None, compiled: Compiled, measured: Measurement
 ) -> tuple[Answered, int, list[str]]:
     """The answers after a measurement, how many earlier releases they rest on as well, and notes.
 
-    The release is kept in the archive; None where the data changed meanwhile.
+    The release is kept in the archive, for reuse; without one the answers are what was measured.
     """
     workload = compiled.workload
     law, seq = measured.event, measured.receipt.seq
     raw = Answered(measured.answers, (Alike(law),) * len(workload.blocks), 1)
-    stored = Stored.of(workload, law, measured.answers)
-    if stored is None:
+    stored = None if archive is None else Stored.of(workload, law, measured.answers)
+    if archive is None or stored is None:
         return raw, 0, []
     notes = []
-    if archive is not None:
-        try:
-            archive.keep(seq, stored)
-        except LedgerError:
-            notes.append(NOT_KEPT)
-    found: Found | None
-    if archive is not None and reuse:
-        found = archive.find(workload)
-    else:
-        found = alone(ledger.releases, workload, stored)
-    if found is None or not found.worst < float("inf"):
+    try:
+        archive.keep(seq, stored)
+    except LedgerError:
+        notes.append(NOT_KEPT)
+    found = archive.find(workload)
+    if found is None or not found.worst < math.inf:
         return raw, 0, notes
-    others = [used for used in found.used if used != seq]
-    if not (archive is not None and reuse):
-        others = []
+    others = sum(used != seq for used in found.used)
     if others:
-        notes.append(f"combined with {words(len(others))}")
-    return found.answered(), len(others), notes
+        notes.append(f"combined with {words(others)}")
+    return found.answered(), others, notes
 
 
 def label(choice: Choice, others: int) -> str:

@@ -22,18 +22,19 @@ Foreseen = tuple[Head, tuple[Noise, ...], tuple[Candidate, ...]]
 def foreseen(
     compiled: Compiled,
     dataset: Dataset,
-    archive: Archive,
+    archive: Archive | None,
     choice: Choice,
     terms: Terms,
     left: Budget,
     charged: Callable[[Drawn], Cost],
     listed: tuple[Candidate, ...],
-    *,
-    reuse: bool,
 ) -> Foreseen:
-    """The head of a plan, the noise of its answers, and the candidates with that of reuse first."""
+    """The head of a plan, the noise of its answers, and the candidates with that of reuse first.
+
+    Without an archive nothing is used again.
+    """
     workload = compiled.workload
-    found = archive.find(workload) if reuse else None
+    found = None if archive is None else archive.find(workload)
     rest = missing(choice, found, workload, dataset, terms)
     if rest is None:
         assert found is not None
@@ -41,7 +42,7 @@ def foreseen(
         note = f"follows from {words(len(found.used))}: nothing will be charged"
         candidate = Candidate(REUSE, free, error(workload, known), free)
         return Head(REUSE, free, free, left, (note,)), known, (candidate, *listed)
-    then = archive.planned(workload, rest.event, earlier=reuse)
+    then = None if archive is None else archive.planned(workload, rest.event)
     others = 0
     noises: tuple[Noise, ...] = (Alike(rest.event),) * len(workload.blocks)
     if then is not None and then.worst < math.inf:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import getpass
 import os
@@ -13,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from dpsql import schema as schemas
-from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.ledger import Balance, Ledger, Regranted
 from dpsql.accounting.shelf import is_url, witness
 from dpsql.curator.curator import Curator, rise
 from dpsql.curator.engines.duckdb import DuckDBEngine, snapshot_of
@@ -87,6 +88,7 @@ class Session:
         self._compiled: OrderedDict[Any, tuple[Bound | Probe, Compiled | None]] = OrderedDict()
         self._key = os.urandom(32)  # where there is no file for one
         self._lock = threading.RLock()
+        self._balances: dict[str, Balance] = {}  # after the last answer on each dataset
         self._calls = _Calls()
         self._earlier = Earlier(self.user)
 
@@ -233,13 +235,22 @@ class Session:
             return tell.probe(bound, self._probe_grid(bound), params)
         assert compiled is not None
         require_level(compiled, settings.confidence)
+        known = self._balances.pop(bound.dataset.name, None)
+        if known is not None:
+            with contextlib.suppress(Regranted):  # since the last answer
+                return self._measure(ask, bound, compiled, settings, known)
         balance = self.ledger.balance(self.user, bound.dataset.name)
+        return self._measure(ask, bound, compiled, settings, balance)
+
+    def _measure(
+        self, ask: Ask, bound: Bound, compiled: Compiled, settings: Settings, balance: Balance
+    ) -> Release:
         terms = Terms.of(balance.grant)
         check_delta(ask, terms.delta)
         dataset, grid = bound.dataset, self._grid(bound.dataset)
-        choice = choose(compiled.workload, dataset, asked_of(settings), terms)
-        archive = self._archive(dataset)
-        found = archive.find(compiled.workload) if settings.reuse else None
+        choice = choose(compiled.workload, dataset, asked_of(compiled, settings), terms)
+        archive = self._archive(dataset) if settings.reuse else None
+        found = None if archive is None else archive.find(compiled.workload)
         rest = missing(choice, found, compiled.workload, dataset, terms)
         if rest is None:
             assert found is not None
@@ -252,11 +263,13 @@ class Session:
         charge = Charge(self.ledger, balance, text)
         failure: BaseException
         try:
-            measured = curator.measure(compiled.workload, rest.noise, text, charge.take)
-            kept = archive if self._snapshot(dataset) == archive.name[2] else None
-            answered, others, notes = settled(
-                self.ledger, kept, compiled, measured, reuse=settings.reuse
+            measured = curator.measure(
+                compiled.workload, rest.noise, text, charge.take, balance.grant
             )
+            self._balances[dataset.name] = measured.receipt.after
+            if archive is not None and self._snapshot(dataset) != archive.name[2]:
+                archive = None  # the data changed meanwhile
+            answered, others, notes = settled(archive, compiled, measured)
             paid = Paid(
                 label(rest, others),
                 rest.price,
@@ -266,6 +279,8 @@ class Session:
                 tuple(notes),
             )
             return build(compiled, grid, answered, settings, paid)
+        except Regranted:
+            raise
         except BaseException as error:
             failure = charge.failure(error)
         finally:
@@ -278,9 +293,9 @@ class Session:
         if isinstance(bound, Probe) or compiled is None:
             raise UsageError("this statement tells only the schema: it is free and has no plan")
         require_level(compiled, settings.confidence)
-        priced = settings.epsilon is not None or settings.rho is not None
+        priced = any(x is not None for x in (settings.epsilon, settings.rho, settings.accuracy))
         budget: Budget | None = None
-        workload, asked = compiled.workload, asked_of(settings)
+        workload, asked = compiled.workload, asked_of(compiled, settings)
         try:
             balance = self.ledger.balance(self.user, bound.dataset.name)
             terms, budget = Terms.of(balance.grant), tell.budget(balance)
@@ -300,10 +315,10 @@ class Session:
         head = Head(choice.backend, choice.price, None, None)
         noises: tuple[Noise, ...] = (Alike(choice.event),) * len(workload.blocks)
         if budget is not None:
+            archive = self._archive(bound.dataset) if settings.reuse else None
             head, noises, listed = foreseen(
-                compiled, bound.dataset, self._archive(bound.dataset), choice, terms, budget,
-                charged, listed, reuse=settings.reuse,
-            )  # fmt: skip
+                compiled, bound.dataset, archive, choice, terms, budget, charged, listed
+            )
         found = moved(workload, bound.dataset)
         return build_plan(
             compiled, self._grid(bound.dataset), noises, listed, found, settings, head

@@ -18,10 +18,9 @@ from dpsql.errors import UsageError
 from dpsql.planner import BACKENDS
 
 _LATER = {
-    "accuracy": "asking by accuracy",
     "strict": "synopses",
 }
-_PRICES = ("epsilon", "rho")
+_PRICES = ("epsilon", "rho", "accuracy")
 _ON = {"on": True, "true": True, "1": True, "yes": True}
 _OFF = {"off": False, "false": False, "0": False, "no": False}
 
@@ -31,7 +30,9 @@ class Settings:
     """How a statement is answered.
 
     epsilon     price of a statement: it alone is (epsilon, delta of the grant)-private
-    rho         the same in zCDP; at most one of the two
+    rho         the same in zCDP
+    accuracy    largest half-width of an interval, in rows (or units of a sum), at the least price;
+                at most one of these three
     confidence  level of the intervals, above 0 and below 1
     backend     auto, gaussian or laplace
     intervals   adds <name>_low and <name>_high columns to the output
@@ -41,35 +42,38 @@ class Settings:
 
     epsilon: float | None = None
     rho: float | None = None
+    accuracy: float | None = None
     confidence: float = 0.95
     backend: str = "auto"
     intervals: bool = False
     clamp: bool = False
-    reuse: bool = True
+    reuse: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "rho"):
+        for name, most in (("epsilon", 1e9), ("rho", 1e9), ("accuracy", 1e15)):
             value = getattr(self, name)
-            if value is not None and not (1e-12 <= value <= 1e9 and math.isfinite(value)):
-                raise UsageError(f"{name} is a number from 1e-12 to 1e9, not {value!r}")
-        if self.epsilon is not None and self.rho is not None:
-            raise UsageError("a price is given in epsilon or in rho, not in both: give one")
+            if value is not None and not (1e-12 <= value <= most and math.isfinite(value)):
+                raise UsageError(f"{name} is a number from 1e-12 to {most:g}, not {value!r}")
+        given = [name for name in _PRICES if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise UsageError(
+                f"{' and '.join(given)} each decide what a statement costs: give one of them"
+            )
         if not 0 < self.confidence <= 1 - 1e-9:
             raise UsageError(f"confidence is above 0 and below 1, not {self.confidence!r}")
         if self.backend not in BACKENDS:
             raise UsageError(f"backend is one of {', '.join(BACKENDS)}, not {self.backend!r}")
 
     def with_values(self, values: Mapping[str, Any]) -> Settings:
-        """These settings with some changed. A price replaces a price in the other unit.
+        """These settings with some changed. A price, or an accuracy, replaces any other.
 
         Raises UsageError for an unknown name or a value that does not fit.
         """
         changed: dict[str, Any] = {}
         for name, value in values.items():
             changed[name] = read(name, value)
-        for name, other in (("epsilon", "rho"), ("rho", "epsilon")):
-            if changed.get(name) is not None and other not in changed:
-                changed[other] = None
+        if any(changed.get(name) is not None for name in _PRICES):
+            changed = {**dict.fromkeys(_PRICES), **changed}
         return dataclasses.replace(self, **changed)
 
     def reset(self, name: str, start: Settings) -> Settings:
@@ -112,9 +116,14 @@ def read(name: str, value: Any) -> Any:
     """The value of a setting from text or a Python value. Raises UsageError."""
     check(name)
     match name:
-        case "epsilon" | "rho":
+        case "epsilon" | "rho" | "accuracy":
             if value is None or value == "unset":
                 return None
+            if name == "accuracy" and str(value).strip().endswith("%"):
+                raise UsageError(
+                    f"accuracy is a number of rows (or units of a sum), not {value!r}: a share of"
+                    " an answer is not known before it is bought"
+                )
             return _number(name, value)
         case "confidence":
             text = str(value).strip()

@@ -23,7 +23,9 @@ else:
 
 F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_FILE = 1_000_000  # bytes of SQL that are read at all
-SETTINGS = ("epsilon", "rho", "confidence", "backend", "intervals", "clamp", "reuse")
+SETTINGS = (
+    "epsilon", "rho", "accuracy", "confidence", "backend", "intervals", "clamp", "reuse",
+)  # fmt: skip
 
 
 def named(user: str | None) -> str | None:
@@ -93,6 +95,11 @@ def setting_options(command: F) -> F:
                 help="Price: the statement alone is (epsilon, delta of the grant)-private.",
             ),
             click.option("--rho", type=float, help="Price in zCDP, instead of epsilon."),
+            click.option(
+                "--accuracy",
+                type=float,
+                help="Half-width of the widest interval, in rows: the least price that gives it.",
+            ),
             click.option(
                 "--confidence", type=float, help="Level of the intervals. [default: 0.95]"
             ),

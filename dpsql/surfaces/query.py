@@ -64,8 +64,8 @@ def query(
     """Answer one SQL statement, privately.
 
     DB is a .duckdb, .parquet or .csv file. The statement is an argument, a file (-f) or standard
-    input. Without --epsilon or --rho it costs 1 % of the grant. Settings in the statement's own
-    OPTIONS (epsilon = 0.1) go before options here.
+    input. Without --epsilon, --rho or --accuracy it costs 1 % of the grant. Settings in the
+    statement's own OPTIONS (epsilon = 0.1) go before options here.
 
     \b
     dpsql query adult.duckdb "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex"

@@ -59,10 +59,10 @@ def test_a_loss_checks_itself(fields: tuple[object, ...]) -> None:
 
 def test_a_small_footprint_is_text_that_can_be_read() -> None:
     found = Footprint(Loss(3, (only("sex", 1, 50),), 50), None)
-    assert found.to_text() == (
+    assert found.text == (
         '{"version":1,"rho":[3,[[[["sex",[0,1,2],[0,1,0]]],[0,50]]],50,false],"epsilon":null}'
     )
-    assert Footprint.from_text(found.to_text()) == found
+    assert Footprint.from_text(found.text) == found
 
 
 def test_a_footprint_of_the_first_version_is_read_for_ever() -> None:
@@ -75,7 +75,7 @@ def test_a_footprint_of_the_first_version_is_read_for_ever() -> None:
 def test_a_large_footprint_is_kept_short() -> None:
     axis = Axis("w", tuple(range(3000)), tuple(range(3000)))
     found = Footprint(Loss(0, (Factor((axis,), tuple(range(3000))),), 2999), None)
-    text = found.to_text()
+    text = found.text
     assert len(text) < 16_000 and Footprint.from_text(text) == found
     for damaged in (text[:-8], text[8:], "A" + text[1:], text + "ü"):
         with pytest.raises(ValueError, match=r"."):

@@ -66,13 +66,28 @@ def paid(state: Joint, footprint: Footprint, snapshot: str = "") -> Price:
 
 
 @calm
-@hypothesis.given(st.lists(factors(), min_size=1, max_size=8))
-def test_what_is_spent_is_the_largest_loss_of_a_cell(listed: list[Factor]) -> None:
+@hypothesis.given(st.lists(factors(), min_size=1, max_size=8), st.sampled_from([0, 1, 64]))
+def test_what_is_spent_is_the_largest_loss_of_a_cell(listed: list[Factor], pending: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dense, "PENDING", pending)
+        state = Joint()
+        for count, factor in enumerate(listed, 1):
+            paid(state, Footprint(loss(factor), None))
+            assert state.spent == Price(brute(listed[:count]), None)
+            assert state.exact
+            state = Joint.from_bytes(state.to_bytes()) if count % 3 == 0 else state.copy()
+
+
+@calm
+@hypothesis.given(st.lists(factors(), min_size=1, max_size=3), st.integers(2, 30))
+def test_what_is_asked_again_adds_up_where_it_concerns_the_same(
+    listed: list[Factor], times: int
+) -> None:
     state = Joint()
-    for count, factor in enumerate(listed, 1):
-        paid(state, Footprint(loss(factor), None))
-        assert state.spent == Price(brute(listed[:count]), None)
-        assert state.exact
+    for count in range(times):
+        paid(state, Footprint(loss(listed[count % len(listed)]), None))
+    asked = [listed[count % len(listed)] for count in range(times)]
+    assert state.spent.rho == brute(asked) and state.exact
 
 
 @calm
@@ -93,10 +108,17 @@ def test_factors_of_one_release_are_one_release(listed: list[Factor]) -> None:
 
 
 @calm
-@hypothesis.given(st.lists(factors(), min_size=1, max_size=10), st.sampled_from([1, 8, 60]))
-def test_a_bound_is_never_below_and_never_above_the_sum(listed: list[Factor], room: int) -> None:
+@hypothesis.given(
+    st.lists(factors(), min_size=1, max_size=10),
+    st.sampled_from([1, 8, 60]),
+    st.sampled_from([0, 2, 512]),
+)
+def test_a_bound_is_never_below_and_never_above_the_sum(
+    listed: list[Factor], room: int, waiting: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dense, "CELLS", room)
+        patch.setattr(joint, "WAITING", waiting)
         state = Joint()
         before = 0
         for count, factor in enumerate(listed, 1):

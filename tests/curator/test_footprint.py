@@ -265,7 +265,7 @@ def test_a_footprint_is_read_back_as_it_was() -> None:
             LaplaceNoise(SCALE),
         ),
     ):
-        assert Footprint.from_text(found.to_text()) == found
+        assert Footprint.from_text(found.text) == found
     wide = Domain(("w",), (5000,))
     values = Table(wide, np.arange(5000))
     large = footprint(
@@ -273,7 +273,7 @@ def test_a_footprint_is_read_back_as_it_was() -> None:
         dataset(),
         GaussianNoise(VARIANCE),
     )
-    assert Footprint.from_text(large.to_text()) == large
+    assert Footprint.from_text(large.text) == large
 
 
 OTHERS = [

@@ -62,8 +62,8 @@ REFUSED = [
     "SELECT COUNT(*) FROM people WHERE random() < 0.5",
     "this is no SQL",
 ]
-MISUSED = [{"epsilon": -1}, {"rho": float("nan")}, {"epsilon": 1, "rho": 1}, {"accuracy": 3},
-           {"backend": "none"}, {"confidence": 1}]  # fmt: skip
+MISUSED = [{"epsilon": -1}, {"rho": float("nan")}, {"epsilon": 1, "rho": 1}, {"accuracy": "3%"},
+           {"accuracy": 3, "rho": 1}, {"backend": "none"}, {"confidence": 1}]  # fmt: skip
 
 # what may be said to a database that is being opened: nothing that reads a row
 OPENING = ("SET ", "SELECT current_setting", "ATTACH ", "USE ", "SELECT schema_name, table_name",

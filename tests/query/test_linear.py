@@ -25,6 +25,7 @@ from dpsql.query.linear import (
     atoms,
     combinations,
     product,
+    ranked,
 )
 from dpsql.query.predicate import ALWAYS, TRUE, Leaf
 from tests.query.exact import compiled, counted
@@ -181,3 +182,11 @@ def test_values_that_nothing_tells_apart_are_one_atom() -> None:
     leaf = Leaf(Domain(("a",), (1_000,)), (np.arange(1_000) >= 300).astype(np.uint8) * TRUE)
     found = atoms(domain, [(leaf.domain, leaf.table)])
     assert {name: codes.tolist() for name, codes in found.items()} == {"a": [0, 300], "b": [0]}
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(st.lists(st.one_of(st.integers(-3, 9), st.integers(0, 10**12)), min_size=1, max_size=60))
+def test_ranks_and_first_places_are_those_of_sorting(values: list[int]) -> None:
+    ranks, first = ranked(np.array(values, np.int64))
+    _, places, expected = np.unique(values, return_index=True, return_inverse=True)
+    assert ranks.tolist() == expected.tolist() and first.tolist() == places.tolist()

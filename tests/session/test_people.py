@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dpsql.errors import BudgetExceeded
+from dpsql.errors import BudgetExceeded, NoGrant
 from dpsql.session import Session
 
 PICO = 10**12
@@ -213,3 +213,20 @@ def test_units_of_several_rows_lose_with_all_of_them(town: Any, crowd: Crowd) ->
     other = ask(session, "SELECT COUNT(*) FROM town WHERE sex = 'female'")
     assert one[0] == other[0] and near(one[0], CENT)
     assert (one[1], other[1]) == (one[0], 0)
+
+
+def test_a_grant_that_is_replaced_between_answers_is_the_one_that_prices_the_next(
+    town: Any, crowd: Crowd
+) -> None:
+    with town.open(town.database("a", crowd(30, 1))) as session:
+        sql = "SELECT COUNT(*) FROM town"
+        first = session.answer(sql)
+        town.ledger.grant("alice", dataset="town", epsilon=150, delta=1e-9)
+        town.ledger.cap("town", epsilon=200)
+        second = session.answer(sql)
+        assert second.price == session.explain(sql).price != first.price
+        assert (first.price.delta, second.price.delta) == (1e-6, 1e-9)
+        town.ledger.revoke("alice", dataset="town")
+        with pytest.raises(NoGrant):
+            session.answer(sql)
+        assert session.last_charge is None

@@ -30,6 +30,7 @@ SQL = "SELECT COUNT(*) AS n FROM t"
 VALUES: dict[str, tuple[Any, Any, Any, Any]] = {
     "epsilon": (0.1, 0.2, 0.3, 0.4),
     "rho": (0.001, 0.002, 0.003, 0.004),
+    "accuracy": (10.0, 20.0, 30.0, 40.0),
     "confidence": (0.9, 0.8, 0.7, 0.6),
     "backend": ("laplace", "gaussian", "laplace", "gaussian"),
     "intervals": (True, False, True, False),
@@ -42,6 +43,8 @@ def told(name: str, fields: dict[str, Any]) -> Any:
     match name:
         case "epsilon" | "rho":
             return pytest.approx(fields["price"][name], rel=1e-3)
+        case "accuracy":
+            return (fields["high"][0][0] - fields["low"][0][0]) / 2
         case "clamp":
             return any("clamp" in note for note in fields["notes"])
         case _:
@@ -172,7 +175,7 @@ def test_a_price_replaces_one_in_the_other_unit(near: str, place: Path) -> None:
         ("epsilon = 1, EPSILON = 2", "epsilon is given twice in OPTIONS", "EPSILON = 2"),
         ("clamp = on, rho = 1, clamp = off", "clamp is given twice in OPTIONS", "clamp = off"),
         ("delta = 1e-6, delta = 1e-6", "delta is given twice in OPTIONS", "delta = 1e-6"),
-        ("epsilon = 1, rho = 1", "a price is given in epsilon or in rho", "rho = 1"),
+        ("epsilon = 1, rho = 1", "epsilon and rho each decide", "rho = 1"),
         ("epsilon = x", "epsilon is a number", "epsilon = x"),
         ("epsilon = 1, colour = 2", "there is no setting 'colour'", "colour = 2"),
         ("delta = 0.5", "delta is the grant's", "delta = 0.5"),
@@ -198,7 +201,7 @@ def test_a_wrong_argument_of_a_call_is_named_for_every_statement(
 ) -> None:
     with dpsql.connect("t.duckdb") as con:
         for sql in (SQL, "SHOW TABLES", "SELECT 1", f"EXPLAIN {SQL}", "SET clamp = on"):
-            with pytest.raises(UsageError, match=r"setting|number|in both"):
+            with pytest.raises(UsageError, match=r"setting|number|each decide"):
                 con.execute(sql, **given)
 
 

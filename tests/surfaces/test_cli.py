@@ -145,7 +145,7 @@ def test_a_trace_is_shown_only_on_demand_and_without_messages(
         ["query", "a.duckdb", SQL, "--epsilon", "much"],
         ["query", "a.duckdb", SQL, "--backend", "pmw"],
         ["query", "a.duckdb", SQL, "-o", "missing/a.csv"],
-        ["query", "a.duckdb", SQL, "--accuracy", "5"],
+        ["query", "a.duckdb", SQL, "--accuracy", "fine"],
         ["shell", "a.duckdb", "b"],
         ["nothing"],
         ["budget", "grant", "a.duckdb", "alice"],

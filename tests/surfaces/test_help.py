@@ -25,7 +25,7 @@ def test_help_needs_click_alone() -> None:
     ).stdout
     for name in ("demo", "query", "explain", "schema", "budget", "shell", "Exit codes"):
         assert name in shown
-    for later in ("synopsis", "serve", "--accuracy", "dpsql run"):
+    for later in ("synopsis", "serve", "dpsql run"):
         assert later not in shown
 
 
@@ -43,7 +43,7 @@ def test_every_command_has_help(words: str, capsys: pytest.CaptureFixture[str]) 
         shown = capsys.readouterr().out
         assert shown.startswith("Usage: dpsql")
         assert words in ("schema json-schema",) or "dpsql " in shown.split("\n", 1)[1]
-        assert "accuracy" not in shown and "synopsis" not in shown
+        assert "synopsis" not in shown
 
 
 def test_the_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> None:

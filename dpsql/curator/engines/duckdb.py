@@ -46,6 +46,7 @@ class DuckDBEngine:
         self._eager = source.costly or dataset.unit.column is not None
         self._stored = self._worth_storing = False
         self._read = not source.fallible
+        self._name = _snapshot(source.files, source.stamp, dataset, unit_key)
         try:
             self._layout = layout(dataset, source.types)
             self._guard(self._prepare)
@@ -73,7 +74,8 @@ class DuckDBEngine:
         Raises SourceError in the same words for every row, column and fault, or because the file
         has changed or memory ran out; and KeyboardInterrupt when it is stopped.
         """
-        self._guard(self._read_all)
+        if not self._read:
+            self._guard(self._read_all)
 
     def snapshot(self) -> str:
         """A public name of the data: another one for other files, schemas and keys.
@@ -81,7 +83,7 @@ class DuckDBEngine:
         Raises SourceError once the file has changed, as `counts` does: ask before paying.
         """
         self._require_same()
-        return _snapshot(self._source.files, self._source.stamp, self._dataset, self._key)
+        return self._name
 
     def interrupt(self) -> None:
         """Stop the running count from another thread; it raises KeyboardInterrupt there."""

@@ -65,10 +65,10 @@ class Files:
         first = _stamp(self.path)
         if first is None:
             raise SourceError(f"{self.what} is gone: put it back, then open it again")
-        return first, _stamp(self.path.with_name(self.path.name + ".wal"))
+        return first, _stamp(f"{self.path}.wal")
 
 
-def _stamp(path: Path) -> tuple[int, ...] | None:
+def _stamp(path: Path | str) -> tuple[int, ...] | None:
     try:
         found = os.stat(path)
     except OSError:
