@@ -256,7 +256,8 @@ class Session:
             assert found is not None
             free = tell.nothing(terms)
             note = f"answered from {words(len(found.used))}: nothing was charged"
-            paid = Paid(REUSE, free, free, tell.budget(balance), True, (note,))
+            left = tell.budget(self.ledger.balance(self.user, dataset.name))
+            paid = Paid(REUSE, free, free, left, True, (note,))
             return build(compiled, grid, found.answered(), settings, paid)
         curator = self._curator(dataset)
         text = ask.text.sql.strip()

@@ -37,7 +37,7 @@ class Settings:
     backend     auto, gaussian or laplace
     intervals   adds <name>_low and <name>_high columns to the output
     clamp       shows negative counts as 0, which biases them
-    reuse       answers from earlier releases, free, where they are accurate enough
+    reuse       keeps answers, and answers from kept ones, free, where they are accurate enough
     """
 
     epsilon: float | None = None

@@ -121,8 +121,8 @@ def setting_options(command: F) -> F:
             click.option(
                 "--reuse/--no-reuse",
                 default=None,
-                help="Answer from earlier releases where they are accurate enough, free; "
-                "--no-reuse buys afresh. [default: reuse]",
+                help="Keep answers, and answer from kept ones where they are accurate enough, free."
+                " [default: no-reuse]",
             ),
         ]
     ):

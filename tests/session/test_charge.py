@@ -14,7 +14,7 @@ import dpsql
 from dpsql.accounting.ledger import Ledger
 from dpsql.curator.curator import Curator
 from dpsql.errors import BudgetExceeded, Error, InternalError, LedgerError, SourceError
-from dpsql.session import Session, build
+from dpsql.session import Session, build, tell
 from dpsql.surfaces import dbapi
 
 SCHEMA = """
@@ -41,7 +41,7 @@ STEPS = [
     (build, "_column"),
     (build, "_errors"),
     (build, "Release"),
-    (build.tell, "budget"),
+    (tell, "budget"),
 ]
 ERRORS = [
     ValueError(SECRET),
@@ -71,7 +71,7 @@ def failing(patch: pytest.MonkeyPatch, step: tuple[Any, str], error: BaseExcepti
     usual = getattr(owner, name)
 
     def fails(*given: Any, **named: Any) -> Any:
-        if (owner, name) == (build.tell, "budget") and not taken:
+        if (owner, name) == (tell, "budget") and not taken:
             return usual(*given, **named)
         raise error
 

@@ -35,6 +35,7 @@ VALUES: dict[str, tuple[Any, Any, Any, Any]] = {
     "backend": ("laplace", "gaussian", "laplace", "gaussian"),
     "intervals": (True, False, True, False),
     "clamp": (True, False, True, False),
+    "reuse": (True, False, True, False),
 }
 
 
@@ -45,6 +46,8 @@ def told(name: str, fields: dict[str, Any]) -> Any:
             return pytest.approx(fields["price"][name], rel=1e-3)
         case "accuracy":
             return (fields["high"][0][0] - fields["low"][0][0]) / 2
+        case "reuse":
+            return fields["reused"]
         case "clamp":
             return any("clamp" in note for note in fields["notes"])
         case _:
@@ -74,6 +77,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         ledger.grant("ann", dataset="t", epsilon=1000)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DPSQL_USER", "ann")
+    with dpsql.connect("t.duckdb", reuse=True) as con:
+        con.execute(SQL)  # which reuse finds
     yield tmp_path
 
 
@@ -179,7 +184,7 @@ def test_a_price_replaces_one_in_the_other_unit(near: str, place: Path) -> None:
         ("epsilon = x", "epsilon is a number", "epsilon = x"),
         ("epsilon = 1, colour = 2", "there is no setting 'colour'", "colour = 2"),
         ("delta = 0.5", "delta is the grant's", "delta = 0.5"),
-        ("reuse = on", "reuse is not available yet", "reuse = on"),
+        ("strict = on", "strict is not available yet", "strict = on"),
     ],
 )
 def test_a_wrong_option_is_refused_at_its_place(

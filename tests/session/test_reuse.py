@@ -1,0 +1,182 @@
+"""Never pay twice: what follows from earlier releases is free; else what is missing is bought."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpsql.accounting.ledger import Ledger
+from dpsql.curator.curator import Curator
+from dpsql.release import Release
+from dpsql.session import Session
+
+Row = tuple[object, ...]
+CUBE = "SELECT sex, region, smoker, COUNT(*) AS n FROM town GROUP BY CUBE (sex, region, smoker)"
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
+    places = {"memory": None, "sqlite": str(tmp_path / "a.ledger")}
+    if request.param == "postgres":
+        places["postgres"] = request.getfixturevalue("address")
+    place = places[request.param]
+    with Ledger.memory() if place is None else Ledger.open(place) as opened:
+        for user in ("alice", "bob"):
+            opened.grant(user, dataset="town", epsilon=100)
+        yield opened
+
+
+@pytest.fixture
+def path(town: Any, crowd: Callable[..., list[Row]]) -> Path:
+    found: Path = town.database("a", crowd(400, 1))
+    return found
+
+
+@pytest.fixture
+def session(path: Path, ledger: Ledger) -> Iterator[Session]:
+    with Session(path, user="alice", ledger=ledger, settings={"reuse": True}) as opened:
+        yield opened
+
+
+def free(release: Release) -> bool:
+    assert release.charged is not None
+    return release.reused and release.charged.rho == 0
+
+
+def test_the_same_question_again_is_free_in_whatever_words(session: Session) -> None:
+    first = "SELECT sex, COUNT(*) AS n FROM town WHERE age > 4 GROUP BY sex"
+    asked = session.answer(first, rho=0.01)
+    assert not asked.reused
+    for sql in (
+        first,
+        "SELECT sex, SUM(1) AS n FROM town WHERE NOT age <= 4 GROUP BY 1 ORDER BY 1",
+        "SELECT sex, COUNT_IF(age IN (5, 6, 7, 8, 9)) AS n FROM town GROUP BY ALL",
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Curator, "measure", None)  # nothing private is read
+            plan = session.explain(sql, rho=0.01)
+            again = session.answer(sql, rho=0.01)
+        assert free(again) and sorted(again.rows) == sorted(asked.rows)
+        assert plan.charged == again.charged and plan.backend == again.backend == "reuse"
+        assert again.stderr == asked.stderr
+    assert session.last_charge is None
+
+
+def test_another_session_finds_what_was_kept_and_another_user_does_not(
+    path: Path, ledger: Ledger, session: Session
+) -> None:
+    sql = "SELECT COUNT(*) FROM town WHERE smoker"
+    asked = session.answer(sql, rho=0.01)
+    with Session(path, user="alice", ledger=ledger, settings={"reuse": True}) as other:
+        again = other.answer(sql, rho=0.01)
+        assert free(again) and again.rows == asked.rows
+    with Session(path, user="bob", ledger=ledger, settings={"reuse": True}) as other:
+        assert not other.answer(sql, rho=0.01).reused
+    with Session(path, user="alice", ledger=ledger) as other:
+        assert not other.answer(sql, rho=0.01).reused, "reuse is asked for"
+
+
+def test_other_data_is_another_question(
+    town: Any, crowd: Callable[..., list[Row]], ledger: Ledger
+) -> None:
+    sql = "SELECT COUNT(*) FROM town"
+    for number, head in enumerate(['unit = "row"', 'unit = "row"\nappend_only = true'] * 2):
+        path = town.database("b", crowd(100 + number, number), head)
+        with Session(path, user="alice", ledger=ledger, settings={"reuse": True}) as session:
+            assert not session.answer(sql, rho=0.001).reused
+
+
+def test_after_a_cube_what_it_contains_is_free_and_the_same_to_the_last_digit(
+    session: Session,
+) -> None:
+    cube = session.answer(CUBE, rho=0.05)
+    shown = {row[:3]: row[3] for row in cube.rows}
+    for names in itertools.chain.from_iterable(
+        itertools.combinations(("sex", "region", "smoker"), size) for size in range(4)
+    ):
+        listed = ", ".join(names)
+        by = f" GROUP BY {listed}" if names else ""
+        found = session.answer(
+            f"SELECT {listed}{',' if names else ''} COUNT(*) FROM town{by}", rho=0.001
+        )
+        assert free(found)
+        for row in found.rows:
+            key = dict(zip(names, row, strict=False))
+            assert row[-1] == shown[tuple(map(key.get, ("sex", "region", "smoker")))] or None in row
+    for where, keys in (
+        ("sex = 'male'", [("male", None, None)]),
+        ("region IN ('N', 'S')", [(None, "N", None), (None, "S", None)]),
+        ("sex <> 'male'", [("female", None, None)]),
+        ("sex = 'male' AND region <> 'N'", [("male", r, None) for r in "ESW"]),
+    ):
+        found = session.answer(f"SELECT COUNT(*) FROM town WHERE {where}", rho=0.001)
+        assert free(found)
+        assert found.rows[0][0] == sum(shown[key] for key in keys)
+
+
+def test_a_report_that_is_asked_twice_costs_once(session: Session) -> None:
+    report = [
+        f"SELECT {aggregate} FROM town WHERE {column} = {value}{by}"
+        for aggregate in ("COUNT(*)", "SUM(age)")
+        for column, values in (("sex", ["'male'"]), ("region", ["'N'", "'E'"]), ("age", range(6)))
+        for value in values
+        for by in ("", " GROUP BY smoker")
+    ]  # fmt: skip
+    for sql in report:
+        session.answer(sql, rho=0.001)
+    spent = session.budget().spent
+    for sql in report:
+        assert free(session.answer(sql, rho=0.001)), sql
+    assert session.budget().spent == spent
+
+
+@pytest.mark.parametrize("more", [2.0, 5.0])
+def test_only_the_missing_accuracy_is_bought(session: Session, more: float) -> None:
+    sql = "SELECT region, COUNT(*) FROM town GROUP BY region"
+    first = session.answer(sql, rho=0.01)
+    plan = session.explain(sql, rho=0.01 * more)
+    second = session.answer(sql, rho=0.01 * more)
+    assert second.reused and second.backend == "gaussian + reuse"
+    assert plan.charged == second.charged and plan.price == second.price
+    assert second.price.rho == pytest.approx(0.01 * (more - 1), rel=1e-3)
+    wanted = first.stderr[0][1] / more**0.5
+    assert second.stderr[0][1] == pytest.approx(wanted, rel=1e-3)
+    assert session.answer(sql, rho=0.005).charged.rho == 0
+
+
+def test_intervals_of_what_is_combined_cover_the_truth(path: Path) -> None:
+    """A false alarm has a chance below 1e-6: binomial, 200 independent trials at 80 %."""
+    trials, inside = 200, 0
+    truth = None
+    for _ in range(trials):
+        ledger = Ledger.memory()
+        ledger.grant("alice", dataset="town", epsilon=1e6)
+        with Session(path, user="alice", ledger=ledger, settings={"reuse": True}) as session:
+            if truth is None:
+                sql = "SELECT COUNT(*) FROM town WHERE sex = 'male'"
+                truth = session.answer(sql, rho=1e4, reuse=False).rows[0][0]
+            session.answer("SELECT sex, region, COUNT(*) FROM town GROUP BY sex, region", rho=0.02)
+            session.answer("SELECT region, COUNT(*) FROM town GROUP BY region", rho=0.05)
+            session.answer("SELECT COUNT(*) FROM town WHERE sex = 'female'", rho=0.01)
+            found = session.answer(
+                "SELECT COUNT(*) FROM town WHERE sex = 'male'", rho=0.001, confidence=0.8
+            )
+            assert free(found)
+            inside += found.low[0][0] <= truth <= found.high[0][0]
+    assert inside >= 131  # P(Bin(200, 0.8) < 131) = 6e-7
+    assert inside < trials, "an interval that always covers is no interval of 80 %"
+
+
+def test_accuracy_is_bought_as_far_as_it_is_missing(session: Session) -> None:
+    sql = "SELECT COUNT(*) FROM town WHERE smoker"
+    session.answer(sql, accuracy=20)
+    plan = session.explain(sql, accuracy=10)
+    fresh = session.explain(sql, accuracy=10, reuse=False)
+    found = session.answer(sql, accuracy=10)
+    assert plan.price == found.price and found.price.rho < 0.8 * fresh.price.rho
+    assert (found.high[0][0] - found.low[0][0]) / 2 <= 10 + 1
+    assert free(session.answer(sql, accuracy=15))
