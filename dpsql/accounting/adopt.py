@@ -57,10 +57,11 @@ def adopt(book: Book) -> None:
     book.write(change)
 
 
-def take(page: Page, seal: Seal, note: str, *, after: int = 0) -> Entry:
+def take(page: Page, seal: Seal, note: str, *, after: int = 0, anew: bool = False) -> Entry:
     """Append the entry with which the log and the purses are taken as they stand.
 
-    Its number is beyond that of `after`, which an anchor may have seen.
+    Its number is beyond that of `after`, which an anchor may have seen. Where time begins `anew`,
+    the clock is believed again, whatever the entries before say.
     """
     digest, at = Digest(), now()
     seq, seen = after, at
@@ -80,7 +81,7 @@ def take(page: Page, seal: Seal, note: str, *, after: int = 0) -> Entry:
         digest=digest.shown(),
         note=note,
     )
-    sealed = seal.linked(None, blank, seen, seal.state(purses))
+    sealed = seal.linked(None, blank, at if anew else seen, seal.state(purses))
     page.append(sealed)
     return sealed
 

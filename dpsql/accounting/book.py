@@ -58,8 +58,8 @@ class Page(Protocol):
         """Write down the joint state of a purse after entry `seq`, in place of an older one."""
         ...
 
-    def forget(self, user: str, dataset: str) -> None:
-        """Drop the state of a purse, and that it paid for the footprints so far."""
+    def forget(self) -> None:
+        """Drop the states of all purses, and who paid for which footprints so far."""
         ...
 
     def append(self, entry: Entry) -> None: ...

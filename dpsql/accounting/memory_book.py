@@ -111,7 +111,7 @@ class _MemoryPage:
     def put_state(self, user: str, dataset: str, seq: int, state: bytes) -> None:
         self.changes[STATE, user, dataset] = state
 
-    def forget(self, user: str, dataset: str) -> None:
+    def forget(self) -> None:
         raise AssertionError("a ledger in memory is never damaged")
 
     def put(self, purse: Purse) -> None:

@@ -162,11 +162,9 @@ class PostgresPage:
     def put_state(self, user: str, dataset: str, seq: int, state: bytes) -> None:
         self._connection.execute(PUT_STATE, (user, dataset, seq, state))
 
-    def forget(self, user: str, dataset: str) -> None:
+    def forget(self) -> None:
         for name in ("dpsql_paid", "dpsql_state"):
-            self._connection.execute(
-                f'DELETE FROM {name} WHERE "user" = %s AND dataset = %s', (user, dataset)
-            )
+            self._connection.execute(f"DELETE FROM {name}")
 
     def seen(self) -> str:
         rows = self._rows("SELECT seen FROM dpsql_entry ORDER BY seq DESC LIMIT 1", ())
@@ -182,7 +180,8 @@ class PostgresPage:
         self._connection.execute(APPEND, row)
         for purse in paid(entry):
             self._connection.execute(
-                "INSERT INTO dpsql_paid VALUES (%s, %s, %s)", (purse, entry.dataset, entry.seq)
+                "INSERT INTO dpsql_paid VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+                (purse, entry.dataset, entry.seq),
             )
 
     def put_release(self, name: Name, seq: int, columns: str, stored: bytes) -> None:

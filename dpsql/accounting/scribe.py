@@ -58,8 +58,8 @@ class Scribe:
     def put_state(self, user: str, dataset: str, seq: int, state: bytes) -> None:
         self._page.put_state(user, dataset, seq, state)
 
-    def forget(self, user: str, dataset: str) -> None:
-        self._page.forget(user, dataset)
+    def forget(self) -> None:
+        self._page.forget()
 
     def put_release(self, name: Name, seq: int, columns: str, stored: bytes) -> None:
         self._page.put_release(name, seq, columns, stored)

@@ -161,11 +161,9 @@ class SqlitePage:
     def put_state(self, user: str, dataset: str, seq: int, state: bytes) -> None:
         self._insert("INSERT OR REPLACE INTO state", (user, dataset, seq, state))
 
-    def forget(self, user: str, dataset: str) -> None:
+    def forget(self) -> None:
         for name in ("paid", "state"):
-            self._connection.execute(
-                f"DELETE FROM {name} WHERE user = ? AND dataset = ?", (user, dataset)
-            )
+            self._connection.execute(f"DELETE FROM {name}")
 
     def seen(self) -> str:
         rows = self._rows("SELECT seen FROM entry ORDER BY seq DESC LIMIT 1", ())
@@ -177,7 +175,7 @@ class SqlitePage:
     def append(self, entry: Entry) -> None:
         self._insert("INSERT INTO entry", entry_row(entry))
         self._connection.executemany(
-            "INSERT INTO paid VALUES (?, ?, ?)",
+            "INSERT OR REPLACE INTO paid VALUES (?, ?, ?)",
             [(purse, entry.dataset, entry.seq) for purse in paid(entry)],
         )
         self.appended = entry.seq

@@ -71,16 +71,14 @@ def accept(path: str | PathLike[str], note: str, *, witness: str | None = None) 
             sound = not broken and not replay.problems
             for name, told in replay.purses.items():
                 kept = page.purse(*name) or Purse(*name, None, NOTHING)
-                told = dataclasses.replace(told, joint=kept.joint)
                 page.put(told if sound else _least(kept, told))
             for kept in page.purses():
                 if (kept.user, kept.dataset) not in replay.purses:
                     page.put(dataclasses.replace(kept, grant=None, groups=(), fixed=False))
+            page.forget()  # what is spent so far counts for everybody from here on
             for kept in page.purses():
-                if not sound or _unknown(page, kept):  # what is spent then counts for everybody
-                    page.forget(kept.user, kept.dataset)
-                    page.put(dataclasses.replace(kept, joint=""))
-            return take(page, seal, note.strip(), after=last)
+                page.put(dataclasses.replace(kept, joint=""))
+            return take(page, seal, note.strip(), after=last, anew=True)
 
         entry = book.write(change)
         for anchor in anchors:
@@ -259,9 +257,7 @@ class Replay:
                 f"the log before entry {entry.seq}, which took it as it stood, was changed since"
             )
         self.purses = {(purse.user, purse.dataset): purse for purse in entry.stand}
-        forgotten = [name for name, purse in self.purses.items() if not purse.joint]
-        for name in forgotten:  # what was spent before counts for everybody
-            self._joint.pop(name, None)
+        self._joint.clear()  # what was spent before counts for everybody
 
 
 def _unknown(page: Page, purse: Purse) -> str:
@@ -282,13 +278,16 @@ def _known(anchor: Anchor) -> Mark | None:
 
 
 def _least(kept: Purse, told: Purse) -> Purse:
-    """The more that was spent, and the less that was granted."""
+    """The more that was spent, the less that was granted, and all groups that either tells of."""
     pure = [kept.spent.epsilon, told.spent.epsilon]
     epsilon = None if None in pure else max(value or 0 for value in pure)
     spent = Price(max(kept.spent.rho, told.spent.rho), epsilon)
     grants = [purse.grant for purse in (kept, told) if purse.grant is not None]
-    grant = min(grants, key=most_rho) if len(grants) == 2 else None
-    return dataclasses.replace(kept, spent=spent, grant=grant)
+    both = len(grants) == 2 or (bool(grants) and kept.user == EVERYBODY)  # a cap is never lost
+    grant = min(grants, key=most_rho) if both else None
+    groups = tuple(dict.fromkeys((*told.groups, *kept.groups)))
+    people = told.people or kept.people
+    return dataclasses.replace(kept, spent=spent, grant=grant, groups=groups, people=people)
 
 
 def _words(name: Name) -> str:

@@ -330,8 +330,10 @@ class Session:
 
     def _snapshot(self, dataset: Dataset) -> str:
         """The state of the data now; opens nothing."""
-        key = self._unit_key(dataset, make=False)
-        return snapshot_of(self.database, dataset, key)
+        engine = self._engines.get(dataset.name)
+        if engine is not None:
+            return engine.snapshot()
+        return snapshot_of(self.database, dataset, self._unit_key(dataset, make=False))
 
     def _compile(self, ask: Ask, params: Any) -> tuple[Bound | Probe, Compiled | None]:
         values, key = literals(params)

@@ -102,7 +102,8 @@ def grant(
         form,
         {"granted": purse.to_dict(), "until": granted.until or None, "cap": of(shared).to_dict()},
         f"granted {user} {terms(purse.granted)} on {name}{until_words(granted)}{spent}",
-        f"All answers to {user} together are ({epsilon:g}, {delta:g})-differentially private; "
+        f"All answers that {user} pays for are together ({epsilon:g}, {delta:g})-differentially"
+        " private; "
         f"{questions_left(purse):,} default queries are left."
         if holds(balance)
         else f"More was answered to {user} before than this allows: nothing more is answered, and "

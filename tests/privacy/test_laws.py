@@ -82,6 +82,7 @@ def test_randomness_comes_from_the_operating_system_alone():
         "accounting/sqlite_book.py": {"urandom"},
         "accounting/secret.py": {"urandom"},  # keys
         "curator/bits.py": {"urandom"},
+        "curator/engines/duckdb.py": {"urandom"},  # the name of rows that are read once
         "session/session.py": {"urandom"},  # the key of units where there is no file for it
     }
 

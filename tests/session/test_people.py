@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import duckdb
 import pytest
 
 from dpsql.errors import BudgetExceeded, NoGrant
@@ -230,3 +231,25 @@ def test_a_grant_that_is_replaced_between_answers_is_the_one_that_prices_the_nex
         with pytest.raises(NoGrant):
             session.answer(sql)
         assert session.last_charge is None
+
+
+@pytest.mark.parametrize("source", ['query = "SELECT * FROM people"', 'table = "seen"'])
+def test_rows_that_may_be_others_each_time_share_no_snapshot(
+    town: Any, crowd: Crowd, source: str
+) -> None:
+    """A view of now() or random() may show one person to two sessions in two places."""
+    path = town.database("v", crowd(50, 1))
+    with duckdb.connect(str(path)) as made:
+        made.execute("CREATE VIEW seen AS SELECT * FROM people")
+    schema = path.with_suffix(".toml")
+    schema.write_text(schema.read_text().replace('table = "people"', source))
+    charged = []
+    for sex in ("male", "female"):
+        with town.open(path) as session:
+            sql = f"SELECT COUNT(*) FROM town WHERE sex = '{sex}'"
+            charged.append(ask(session, sql))
+            other = "male" if sex == "female" else "female"
+            again = sql.replace(f"'{sex}'", f"'{other}'")
+            plan = session.explain(again, rho=0.01)
+            assert ask(session, again)[1] == round(plan.charged.rho * PICO) == 0
+    assert charged == [(CENT, CENT)] * 2

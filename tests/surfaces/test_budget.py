@@ -72,7 +72,7 @@ def parsed(text: str) -> Any:
 def test_a_grant_says_what_all_users_together_may_spend(run: Run) -> None:
     assert budget(run, "grant", "alice", "--epsilon", "2").splitlines() == [
         "granted alice ε 2.00 at δ 1e-06 (ρ 0.0882) on people",
-        "All answers to alice together are (2, 1e-06)-differentially private;"
+        "All answers that alice pays for are together (2, 1e-06)-differentially private;"
         " 100 default queries are left.",
         "All users of people together: at most ε 2.00 at δ 1e-06 (ρ 0.0882), the largest grant;"
         " ε 2.00 is left.",

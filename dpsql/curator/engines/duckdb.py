@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -46,7 +47,8 @@ class DuckDBEngine:
         self._eager = source.costly or dataset.unit.column is not None
         self._stored = self._worth_storing = False
         self._read = not source.fallible
-        self._name = _snapshot(source.files, source.stamp, dataset, unit_key)
+        once = os.urandom(16).hex() if source.varies else ""  # no other engine has these rows
+        self._name = _snapshot(source.files, source.stamp, dataset, unit_key, once)
         try:
             self._layout = layout(dataset, source.types)
             self._guard(self._prepare)
@@ -190,14 +192,19 @@ class DuckDBEngine:
 def snapshot_of(database: Path, dataset: Dataset, unit_key: bytes | None) -> str:
     """The snapshot that an engine opened now would tell; opens nothing.
 
+    That of a query is a new one each time; of a view, which is not told from a table here, it is
+    not known before an engine is open.
     Raises SourceError for a file that is not there.
     """
     files, _ = place(database, dataset)
     require(files.path, files.what)
-    return _snapshot(files, files.stamp(), dataset, unit_key)
+    once = "" if dataset.source.query is None else os.urandom(16).hex()
+    return _snapshot(files, files.stamp(), dataset, unit_key, once)
 
 
-def _snapshot(files: Files, stamp: Stamp, dataset: Dataset, unit_key: bytes | None) -> str:
+def _snapshot(
+    files: Files, stamp: Stamp, dataset: Dataset, unit_key: bytes | None, once: str
+) -> str:
     key = key_name(unit_key) if unit_key is not None else ""
-    parts = ("dpsql 2", str(files.path), stamp, dataset.digest, key)
+    parts = ("dpsql 2", str(files.path), stamp, dataset.digest, key, once)
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()

@@ -26,8 +26,9 @@ class Source:
     """An open source: `relation` is what SQL reads from, `types` the SQL type of each column.
 
     `costly` says that reading it is slow, or may not give the same rows twice; `fallible` that a
-    row may be one that cannot be read, as no row of a table of DuckDB is. `close` lets go of the
-    file and removes what was spilled. `stamp` was taken before the file was opened.
+    row may be one that cannot be read, as no row of a table of DuckDB is; `varies` that it is a
+    view or a query, which may give other rows each time. `close` lets go of the file and removes
+    what was spilled. `stamp` was taken before the file was opened.
     """
 
     connection: Connection
@@ -37,6 +38,7 @@ class Source:
     stamp: Stamp
     costly: bool
     fallible: bool
+    varies: bool
     close: Callable[[], None]
 
 
@@ -71,7 +73,8 @@ def open_source(database: Path, dataset: Dataset) -> Source:
         types = describe(connection, relation, files.what)
         close = undo.pop_all().close
     fallible = costly or form == "parquet"
-    return Source(connection, files, relation, types, stamp, costly, fallible, close)
+    varies = costly and (query is not None or form != "csv")
+    return Source(connection, files, relation, types, stamp, costly, fallible, varies, close)
 
 
 def place(database: Path, dataset: Dataset) -> tuple[Files, str]:
