@@ -50,7 +50,7 @@ class Design:
     @property
     def rows(self) -> int:
         """The number of measured queries."""
-        return sum(len(family.origin) for family in self.families)
+        return sum(family.met for family in self.families)
 
     @classmethod
     def of(cls, families: Sequence[Family]) -> Design | None:

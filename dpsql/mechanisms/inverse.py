@@ -224,7 +224,7 @@ def _rows(design: Design, precisions: Sequence[float]) -> Floats:
     ):
         inside = np.flatnonzero(groups >= 0)
         found[start + groups[inside], inside] = weights[inside] * math.sqrt(precision)
-        start += len(family.origin)
+        start += family.met
     return found
 
 

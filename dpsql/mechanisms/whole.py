@@ -31,7 +31,7 @@ def whole(design: Design, table: Floats, precisions: list[float]) -> Ints:
         return base
     if len(table) > GREEDY:
         return np.diff(np.rint(np.cumsum(table)), prepend=0.0).astype(np.int64)
-    starts = np.cumsum([0, *(len(f.origin) for f in design.families)])[:-1]
+    starts = np.cumsum([0, *(f.met for f in design.families)])[:-1]
     rows = np.stack(
         [np.where(g >= 0, g + s, -1) for g, s in zip(design.groups, starts, strict=True)], axis=1
     )
@@ -63,7 +63,7 @@ def _mended(design: Design, found: Ints, table: Floats, precisions: list[float])
     for family, groups, weights in zip(design.families, design.groups, design.weights, strict=True):
         inside = groups >= 0
         each = (weights * (found - table))[inside]
-        off.append(np.bincount(groups[inside], each, len(family.origin)))
+        off.append(np.bincount(groups[inside], each, family.met))
     for cluster in range(int(alike.max()) + 1):
         atoms = np.flatnonzero(alike == cluster)[:_CLUSTER]
         rows = [(k, int(g[atoms[0]])) for k, g in enumerate(design.groups) if g[atoms[0]] >= 0]

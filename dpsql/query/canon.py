@@ -44,7 +44,7 @@ class Family:
 
     `groups` and `weights` have an entry for each combination of classes, the last column running
     fastest; where a weight is 0 the group is -1. `factor` was taken out of the weights. `origin`
-    is the place of each group in the grouping; groups that no cell is in are left out.
+    is the place of each group in the grouping; the last ones are those that no cell is in.
     """
 
     classes: Mapping[str, Ints]
@@ -64,7 +64,13 @@ class Family:
         cls, classes: Mapping[str, Ints], groups: Ints, weights: Ints, factor: int, origin: Ints
     ) -> Family:
         """The family of these parts, which are canonical."""
-        return cls(classes, groups, weights, factor, origin, _key(classes, groups, weights))
+        key = _key(classes, groups, weights, len(origin))
+        return cls(classes, groups, weights, factor, origin, key)
+
+    @property
+    def met(self) -> int:
+        """The number of groups that some cell is in: the first ones."""
+        return int(self.groups.max()) + 1
 
 
 _KNOWN: weakref.WeakKeyDictionary[Workload, tuple[tuple[Family | None, ...], ...]] = (
@@ -148,7 +154,8 @@ def _family(workload: Workload, block: Block, grouping: Grouping, weight: Weight
         values = values.take(picked[by_rank], axis=axis)
     groups, values = groups.reshape(-1), values.reshape(-1)
     factor = int(np.gcd.reduce(values)) if values.any() else 1
-    numbered, origin = _numbered(groups)
+    numbered, met = _numbered(groups)
+    origin = np.append(met, np.setdiff1d(np.arange(grouping.size), met)).astype(np.int64)
     return Family.of(kept, numbered, values // factor, factor, origin)
 
 
@@ -172,8 +179,8 @@ def _numbered(groups: Ints) -> tuple[Ints, Ints]:
     return found, met[order][none:].astype(np.int64)
 
 
-def _key(kept: Mapping[str, Ints], groups: Ints, values: Ints) -> str:
-    digest = hashlib.sha256()
+def _key(kept: Mapping[str, Ints], groups: Ints, values: Ints, size: int) -> str:
+    digest = hashlib.sha256(f"{size} groups ".encode())
     for name, merged in sorted(kept.items()):
         digest.update(f"{name!r} {len(merged)} ".encode())
         digest.update(merged.astype("<i8").tobytes())
