@@ -11,10 +11,11 @@ import json
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.book import Book, Name
-from dpsql.accounting.stored import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from dpsql.accounting.stored import Stored
 
 
 class Releases:
@@ -43,6 +44,8 @@ class Releases:
         data = self._book.read(lambda page: page.release(name, seq))
         if data is None:
             return None
+        from dpsql.accounting.stored import Stored
+
         try:
             return Stored.from_bytes(data)
         except ValueError:
