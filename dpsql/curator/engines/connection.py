@@ -175,8 +175,13 @@ class Connection:
             raise Fault(Trouble.IN_USE)
         outcome: list[T | Trouble] = []
         done = threading.Event()
+        turn, begun, stopped = threading.Lock(), [False], [False]
 
         def attempt() -> None:
+            with turn:  # a thread that begins after Ctrl-C does nothing
+                if stopped[0]:
+                    return
+                begun[0] = True
             try:
                 outcome.append(work())
             except BaseException as error:
@@ -190,7 +195,9 @@ class Connection:
                 thread.start()
                 done.wait()
             except BaseException:
-                while thread.is_alive() and not done.wait(0.02):
+                with turn:
+                    stopped[0] = True
+                while begun[0] and not done.wait(0.02):
                     if running is not None:
                         with contextlib.suppress(Exception):
                             running.interrupt()
