@@ -9,12 +9,32 @@ and write its page.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
-from dpsql.accounting.purse import Entry, Purse
+from dpsql.accounting.purse import Entry, Purse, check_texts, whole
 
 T = TypeVar("T")
 Name: TypeAlias = tuple[str, str, str]  # of kept releases: user, dataset, snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Tip:
+    """What the next entry needs of the newest one: see `Entry` and `seal`."""
+
+    seq: int
+    seen: str
+    state: str
+    mac: str
+
+    def __post_init__(self) -> None:
+        check_texts(self.seen, self.state, self.mac)
+        if not whole(self.seq):
+            raise ValueError(f"not the number of an entry: {self.seq!r}")
+
+    @classmethod
+    def of(cls, entry: Entry) -> Tip:
+        return cls(entry.seq, entry.seen, entry.state, entry.mac)
 
 
 class Page(Protocol):
@@ -36,8 +56,8 @@ class Page(Protocol):
         """The `seq` of the newest entry, 0 in a new book."""
         ...
 
-    def tip(self) -> Entry | None:
-        """The newest entry, None in a new book."""
+    def tip(self) -> Tip | None:
+        """What is to be known of the newest entry, None in a new book."""
         ...
 
     def seen(self) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from dpsql.accounting.anchor import Anchor, Mark
-from dpsql.accounting.book import Book, Page
+from dpsql.accounting.book import Book, Page, Tip
 from dpsql.accounting.purse import Entry
 from dpsql.accounting.scribe import Scribe
 from dpsql.accounting.seal import Seal
@@ -85,7 +85,7 @@ class Guard:
         """Make a change that is sealed, checked against the anchors, and known to them."""
         marks = self.marks()
 
-        def sealed(page: Page) -> tuple[T, Entry | None]:
+        def sealed(page: Page) -> tuple[T, Tip | None]:
             scribe = Scribe(page, self.seal)
             self.check(marks, scribe)
             value = change(scribe)

@@ -31,22 +31,25 @@ WAITING = 512  # factors that are not shared out while the table does without
 class Layer:
     """The releases of one snapshot in one currency; `bound` is what anybody lost by them."""
 
-    def __init__(self, pairs: bool) -> None:
-        from dpsql.accounting.dense import Dense
-        from dpsql.accounting.shares import Shares
-
+    def __init__(self, pairs: bool, dense: Dense | None, shares: Shares | None) -> None:
         self.pairs = pairs
         self.prices = 0  # the sum of the prices of the worst pairs
         self.high = 0  # the largest sum of the factors over the cells, or a bound on it
-        self.dense: Dense | None = Dense()
-        self.shares: Shares | None = Shares()
+        self.dense, self.shares = dense, shares
         self.waiting: dict[Factor, int] | None = {}  # how often each came; then none waits any more
 
+    @classmethod
+    def new(cls, pairs: bool) -> Layer:
+        from dpsql.accounting.dense import Dense
+        from dpsql.accounting.shares import Shares
+
+        return cls(pairs, Dense(), Shares())
+
     def copy(self) -> Layer:
-        other = Layer(self.pairs)
+        other = Layer(
+            self.pairs, self.dense and self.dense.copy(), self.shares and self.shares.copy()
+        )
         other.prices, other.high = self.prices, self.high
-        other.dense = self.dense and self.dense.copy()
-        other.shares = self.shares and self.shares.copy()
         other.waiting = None if self.waiting is None else dict(self.waiting)
         return other
 
@@ -130,10 +133,12 @@ class Layer:
         from dpsql.accounting.dense import Dense
         from dpsql.accounting.shares import Shares
 
-        found = cls(tree["pairs"])
+        found = cls(
+            tree["pairs"],
+            tree["dense"] and Dense.from_tree(tree["dense"]),
+            tree["shares"] and Shares.from_tree(tree["shares"]),
+        )
         found.prices, found.high = tree["prices"], tree["high"]
-        found.dense = tree["dense"] and Dense.from_tree(tree["dense"])
-        found.shares = tree["shares"] and Shares.from_tree(tree["shares"])
         found.waiting = None
         if tree["waiting"] is not None:
             found.waiting = {Factor.from_list(kept[:2]): kept[2] for kept in tree["waiting"]}
@@ -159,7 +164,9 @@ class Total:
             self.constant += loss.most
             return 0
         name = f"{'pairs' if loss.pairs else 'cells'} {snapshot}"
-        layer = self.layers.setdefault(name, Layer(loss.pairs))
+        layer = self.layers.get(name)
+        if layer is None:
+            layer = self.layers[name] = Layer.new(loss.pairs)
         self.layers.move_to_end(name)
         if len(self.layers) > LAYERS:
             self.constant += self.layers.popitem(last=False)[1].bound

@@ -224,7 +224,7 @@ class Ledger:
                     known.append((before, state))
                     joint = state.joint
                 about = people if before.user == EVERYBODY and people else before.people
-                purse = dataclasses.replace(before, spent=step.after, joint=joint, people=about)
+                purse = before.after(step.after, joint, about)
                 page.put(purse)
                 after.append(payers.Payer(purse, payer.grant))
                 payments.append(Payment(purse.user, before.spent, step.after, step.exact))

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeVar
 
-from dpsql.accounting.book import Name, Page
+from dpsql.accounting.book import Name, Page, Tip
 from dpsql.accounting.purse import Entry, Purse
 from dpsql.errors import LedgerError
 
@@ -88,9 +88,9 @@ class _MemoryPage:
         newest = self.tip()
         return 0 if newest is None else newest.seq
 
-    def tip(self) -> Entry | None:
+    def tip(self) -> Tip | None:
         newest = self._kept.get(NEWEST)
-        return newest if isinstance(newest, Entry) else None
+        return Tip.of(newest) if isinstance(newest, Entry) else None
 
     def seen(self) -> str:
         newest = self.tip()

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 from psycopg import Connection
 from psycopg.rows import TupleRow
 
-from dpsql.accounting.book import Name
+from dpsql.accounting.book import Name, Tip
 from dpsql.accounting.fields import traces
 from dpsql.accounting.purse import Entry, Purse
 from dpsql.accounting.rows import (
@@ -140,9 +140,11 @@ class PostgresPage:
         newest: int = self._rows("SELECT coalesce(max(seq), 0) FROM dpsql_entry", ())[0][0]
         return newest
 
-    def tip(self) -> Entry | None:
-        rows = self._rows(f"{ENTRIES} ORDER BY seq DESC LIMIT 1", ())
-        return self._read(_entry, rows[0]) if rows else None
+    def tip(self) -> Tip | None:
+        rows = self._rows(
+            "SELECT seq, seen, state, mac FROM dpsql_entry ORDER BY seq DESC LIMIT 1", ()
+        )
+        return self._read(lambda row: Tip(*row), rows[0]) if rows else None
 
     def footprints(self, user: str, dataset: str, after: int) -> Sequence[Entry]:
         columns = ", ".join(f'e."{name}"' for name in ENTRY)

@@ -39,7 +39,8 @@ def ones(pico: int) -> str:
     return f"{(Decimal(pico) / PICO).normalize():f}"
 
 
-def _check_texts(*values: object) -> None:
+def check_texts(*values: object) -> None:
+    """Raises ValueError for anything that is no text."""
     for value in values:
         if type(value) is not str:
             raise ValueError(f"not text: {value!r}")
@@ -103,7 +104,7 @@ class Grant:
     until: str = ""
 
     def __post_init__(self) -> None:
-        _check_texts(self.user, self.dataset, self.at, self.until)
+        check_texts(self.user, self.dataset, self.at, self.until)
         if not (0 < self.epsilon <= LARGEST_EPSILON and 0 <= self.delta <= LARGEST_DELTA):
             raise ValueError(f"not a grant: ε={self.epsilon!r}, δ={self.delta!r}")
         if not (whole(self.rho) and whole(self.epsilon_pico)):
@@ -166,9 +167,15 @@ class Purse:
     people: str = ""
 
     def __post_init__(self) -> None:
-        _check_texts(self.user, self.dataset, self.joint, self.people, *self.groups)
+        check_texts(self.user, self.dataset, self.joint, self.people, *self.groups)
         if type(self.fixed) is not bool or type(self.groups) is not tuple:
             raise ValueError(f"not a purse: {self.groups!r}, {self.fixed!r}")
+
+    def after(self, spent: Price, joint: str, people: str) -> Purse:
+        """The same, after a charge."""
+        return Purse(
+            self.user, self.dataset, self.grant, spent, self.groups, self.fixed, joint, people
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,9 +345,9 @@ class Entry:
     mac: str = ""
 
     def __post_init__(self) -> None:
-        _check_texts(self.at, self.user, self.dataset, self.statement, self.group)
-        _check_texts(self.footprint, self.snapshot, self.people)
-        _check_texts(self.digest, self.note, self.seen, self.state, self.mac)
+        check_texts(self.at, self.user, self.dataset, self.statement, self.group)
+        check_texts(self.footprint, self.snapshot, self.people)
+        check_texts(self.digest, self.note, self.seen, self.state, self.mac)
         if not (whole(self.seq) and self.kind in KINDS):
             raise ValueError(f"not an entry: {self.seq!r}, {self.kind!r}")
         if not (self.event is None or isinstance(self.event, dict)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpsql.accounting.book import Name, Page
+from dpsql.accounting.book import Name, Page, Tip
 from dpsql.accounting.purse import Entry, Purse
 from dpsql.accounting.seal import SUMS, Seal, shown
 
@@ -26,7 +26,7 @@ class Scribe:
     def told(self) -> bool:
         return self._told
 
-    def tip(self) -> Entry | None:
+    def tip(self) -> Tip | None:
         return self._tip
 
     def seen(self) -> str:
@@ -84,4 +84,4 @@ class Scribe:
         seen = entry.at if before is None else max(entry.at, before.seen)
         entry = self._seal.linked(before, entry, seen, shown(self._state))
         self._page.append(entry)
-        self._tip, self._told = entry, True
+        self._tip, self._told = Tip.of(entry), True

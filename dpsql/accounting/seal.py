@@ -25,6 +25,7 @@ import hmac
 from collections.abc import Iterable
 from typing import Any
 
+from dpsql.accounting.book import Tip
 from dpsql.accounting.fields import entry_fields, packed, purse_fields
 from dpsql.accounting.purse import Entry, Purse
 
@@ -46,16 +47,16 @@ class Seal:
         """HMAC-SHA256 of the text, in hexadecimal."""
         return hmac.digest(self._key, text.encode(), "sha256").hex()
 
-    def link(self, before: Entry | None, entry: Entry) -> str:
+    def link(self, before: Entry | Tip | None, entry: Entry) -> str:
         """The mac of an entry that follows `before`."""
         return self._link(before, entry.kind, entry_fields(entry))
 
-    def _link(self, before: Entry | None, kind: str, fields: dict[str, Any]) -> str:
+    def _link(self, before: Entry | Tip | None, kind: str, fields: dict[str, Any]) -> str:
         anew = before is None or kind == "accept"
         previous = self.origin if anew or before is None else before.mac
         return self.mac(f"entry {previous} {packed(fields)}")
 
-    def linked(self, before: Entry | None, entry: Entry, seen: str, state: str) -> Entry:
+    def linked(self, before: Tip | None, entry: Entry, seen: str, state: str) -> Entry:
         """The entry with the latest time, the state of the purses, and its mac."""
         fields = entry_fields(entry) | {"seen": seen, "state": state}
         mac = self._link(before, entry.kind, fields)

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from dpsql.accounting.book import Name
+from dpsql.accounting.book import Name, Tip
 from dpsql.accounting.fields import traces
 from dpsql.accounting.purse import Entry, Purse
 from dpsql.accounting.rows import (
@@ -141,9 +141,9 @@ class SqlitePage:
         newest: int = self._rows("SELECT coalesce(max(seq), 0) FROM entry", ())[0][0]
         return newest
 
-    def tip(self) -> Entry | None:
-        rows = self._rows(f"{ENTRIES} ORDER BY seq DESC LIMIT 1", ())
-        return self._read(entry_of_row, rows[0]) if rows else None
+    def tip(self) -> Tip | None:
+        rows = self._rows("SELECT seq, seen, state, mac FROM entry ORDER BY seq DESC LIMIT 1", ())
+        return self._read(lambda row: Tip(*row), rows[0]) if rows else None
 
     def footprints(self, user: str, dataset: str, after: int) -> Sequence[Entry]:
         columns = ", ".join(f"entry.{name}" for name in ENTRY)

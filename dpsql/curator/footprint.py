@@ -27,7 +27,7 @@ from dpsql.accounting.purse import LIMIT, Price
 from dpsql.curator.columns import Family, weight_names
 from dpsql.curator.norms import family
 from dpsql.curator.quote import GaussianNoise, LaplaceNoise, Noise, quote
-from dpsql.query.linear import Workload, classes, product, ranked
+from dpsql.query.linear import Classes, Workload, classes, product
 from dpsql.query.predicate import mentioned
 from dpsql.schema import Dataset, Neighbours
 
@@ -55,12 +55,12 @@ class _Weights:
 class _Part:
     """Weights on the combinations of the classes of some columns."""
 
-    classes: Mapping[str, Ints]  # of each code
+    classes: Mapping[str, Classes]
     weights: tuple[_Weights, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(_size(merged) for merged in self.classes.values())
+        return tuple(found.number for found in self.classes.values())
 
     @property
     def size(self) -> int:
@@ -142,11 +142,10 @@ def _sizes(part: _Part, rows: int) -> Exact:
 
 def _ceiling(whole: Exact, unit: Fraction) -> Ints:
     """whole x unit, rounded up; at most LIMIT."""
-    values, place = np.unique(whole, return_inverse=True)
+    values = whole.tolist()
     top, bottom = unit.numerator, unit.denominator
-    listed = [min(-(-int(value) * top // bottom), LIMIT) for value in values]
-    found: Ints = np.array(listed, np.int64)[place.reshape(-1)]
-    return found
+    costs = {value: min(-(-value * top // bottom), LIMIT) for value in set(values)}
+    return np.array([costs[value] for value in values], np.int64)
 
 
 def _divergences(part: _Part, rows: int, pairs: bool, scale: Fraction) -> Ints:
@@ -188,15 +187,14 @@ def _loss(parts: Sequence[_Part], losses: Callable[[_Part], Ints], price: int, p
     return Loss(constant, tuple(factors), most, pairs)
 
 
-def _reduced(columns: Mapping[str, Ints], table: Ints) -> tuple[int, Factor | None]:
+def _reduced(columns: Mapping[str, Classes], table: Ints) -> tuple[int, Factor | None]:
     """A table as its least entry and a factor of the rest, with no more classes than it must."""
     axes: list[Axis] = []
     for name, merged in columns.items():
         place = len(axes)
-        lines = table.swapaxes(place, 0).reshape(table.shape[place], -1)
-        first, alike = _alike(lines)
-        codes = alike[merged]
-        starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
+        alike, first = _alike(table.swapaxes(place, 0).reshape(table.shape[place], -1))
+        codes = alike[merged.of]
+        starts = np.flatnonzero(np.diff(codes, prepend=-1))
         if len(starts) > _RUNS:
             table = table.max(axis=place)
         elif len(first) == 1:
@@ -210,19 +208,22 @@ def _reduced(columns: Mapping[str, Ints], table: Ints) -> tuple[int, Factor | No
     return least, Factor(tuple(axes), tuple(rest.tolist())) if rest.any() else None
 
 
-def _alike(rows: Ints) -> tuple[Ints, Ints]:
-    """Where each of the different rows is first, and which of them each row is."""
-    if len(rows) == 1:
-        return np.zeros(1, np.int64), np.zeros(1, np.int64)
+def _alike(rows: Ints) -> Classes:
+    """Rows in classes of equal ones."""
     lines = np.ascontiguousarray(rows)
-    keys = [line.tobytes() for line in lines] if len(lines) <= _FEW else None
-    if keys is not None:
+    if len(lines) <= _FEW:
         known: dict[bytes, int] = {}
-        alike = np.array([known.setdefault(key, len(known)) for key in keys])
-        return ranked(alike)[1], alike
+        first: list[int] = []
+        of = []
+        for at, line in enumerate(lines):
+            rank = known.setdefault(line.tobytes(), len(known))
+            if rank == len(first):
+                first.append(at)
+            of.append(rank)
+        return Classes(np.array(of, np.int64), np.array(first, np.int64))
     void = lines.view(np.dtype((np.void, lines.dtype.itemsize * lines.shape[1]))).reshape(-1)
-    _, first, alike = np.unique(void, return_index=True, return_inverse=True)
-    return first.astype(np.int64), alike.reshape(-1).astype(np.int64)
+    _, at_first, alike = np.unique(void, return_index=True, return_inverse=True)
+    return Classes(alike.reshape(-1).astype(np.int64), at_first.astype(np.int64))
 
 
 def _joined(axes: list[Axis], table: Ints) -> tuple[list[Axis], Ints]:
@@ -260,16 +261,15 @@ def _part(families: Sequence[Family], workload: Workload) -> _Part | None:
     touched = {name for f in families for name in f.names}
     names = [name for name in workload.domain.names if name in touched]
     tables = [table for f in families for table in f.tables]
-    merged = classes(workload.domain.project(names), tables)
+    found = classes(workload.domain.project(names), tables)
     cells, width = 1, sum(len(f.weights) + len(f.tests) for f in families)
-    for of_column in merged.values():
-        cells *= _size(of_column)
+    for of_column in found.values():
+        cells *= of_column.number
     if cells > MOST_ENTRIES or cells * width > _WORK:
         return None
-    first = {name: ranked(of)[1] for name, of in merged.items()}
-    codes, count = product(first)
+    codes, count = product({name: of_column.first for name, of_column in found.items()})
     return _Part(
-        merged,
+        found,
         tuple(_Weights(np.abs(f.values(codes, count)), f.times, f.signed) for f in families),
     )
 
@@ -292,8 +292,3 @@ def _fitting(whole: Family, workload: Workload) -> _Part:
         if larger is not None:
             kept, found = more, larger
     return found
-
-
-def _size(merged: Ints) -> int:
-    """How many classes a column has."""
-    return int(merged.max(initial=0)) + 1

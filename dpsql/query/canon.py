@@ -128,10 +128,10 @@ def _family(workload: Workload, block: Block, grouping: Grouping, weight: Weight
     alone = Block(block.where, (weight,), (grouping,))
     merged = classes(workload.domain, tables([alone]))
     order = sorted(merged)
-    size = math.prod(int(merged[name].max(initial=0)) + 1 for name in order)
+    size = math.prod(merged[name].number for name in order)
     if size > MOST_CELLS:
         return None
-    first = {n: np.unique(merged[n], return_index=True)[1].astype(np.int64) for n in order}
+    first = {name: merged[name].first for name in order}
     codes, count = product(first)
     assert count == combinations(first)
     groups, values = meaning(block, grouping, weight, codes, count)
@@ -144,7 +144,7 @@ def _family(workload: Workload, block: Block, grouping: Grouping, weight: Weight
         if len(picked) == 1:
             groups, values = (np.asarray(a.take(0, axis=axis)) for a in (groups, values))
             continue
-        of_code = alike[merged[name]]
+        of_code = alike[merged[name].of]
         new, place = np.unique(of_code, return_index=True)
         rank = np.empty(len(new), np.int64)  # classes are numbered by their first code
         rank[np.argsort(place)] = np.arange(len(new))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from dpsql.query.predicate import TRUE, Codes, Leaf, Predicate, leaves, truth
 
 TableOf: TypeAlias = tuple[Domain, NDArray[Any]]  # a domain and one entry a cell
 
+_FEW = 128  # values that are told apart faster without arrays
 MAX_WEIGHT = 1 << 36  # every weight is at most this in absolute value
 
 
@@ -161,6 +162,17 @@ def _block(block: Block, codes: Codes, counts: NDArray[np.int64], total: int) ->
 # -- atoms -------------------------------------------------------------------------------------
 
 
+class Classes(NamedTuple):
+    """The class of each code, 0, 1, ... without a gap, and where each class is first."""
+
+    of: NDArray[np.int64]
+    first: NDArray[np.int64]
+
+    @property
+    def number(self) -> int:
+        return len(self.first)
+
+
 def tables_of(predicates: Iterable[Predicate]) -> list[TableOf]:
     """The truth tables of the leaves of some predicates."""
     found: dict[int, Leaf] = {}
@@ -170,46 +182,56 @@ def tables_of(predicates: Iterable[Predicate]) -> list[TableOf]:
     return [(leaf.domain, leaf.table) for leaf in found.values()]
 
 
-def classes(domain: Domain, tables: Sequence[TableOf]) -> Mapping[str, NDArray[np.int64]]:
-    """For each column, the class of each of its codes: no table tells those of a class apart."""
-    found = {}
-    for name, size in zip(domain.names, domain.sizes, strict=True):
-        merged = np.zeros(size, np.int64)
-        for table_domain, table in tables:
-            if name not in table_domain.names:
-                continue
-            axis = table_domain.names.index(name)
-            shaped = np.moveaxis(table.reshape(table_domain.sizes), axis, 0).reshape(size, -1)
-            if shaped.shape[1] == 1:
-                inverse, _ = ranked(shaped[:, 0])
-            else:
-                rows = np.ascontiguousarray(shaped).view(
-                    np.dtype((np.void, shaped.shape[1] * shaped.dtype.itemsize))
-                )
-                _, inverse = np.unique(rows.ravel(), return_inverse=True)
-            told = merged.any()  # apart by another table
-            merged = ranked(merged * (int(inverse.max()) + 1) + inverse)[0] if told else inverse
-        found[name] = merged.astype(np.int64)
-    return found
+def classes(domain: Domain, tables: Sequence[TableOf]) -> Mapping[str, Classes]:
+    """For each column, its codes in classes: no table tells those of a class apart."""
+    return {name: _classes(name, domain.size(name), tables) for name in domain.names}
 
 
-def ranked(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rank of each whole number among those that occur, and where each of them is first."""
+def _classes(name: str, size: int, tables: Sequence[TableOf]) -> Classes:
+    found: Classes | None = None
+    for domain, table in tables:
+        if name not in domain.names:
+            continue
+        if len(domain.names) == 1:
+            told = ranked(table)
+        else:
+            axis = domain.names.index(name)
+            shaped = np.moveaxis(table.reshape(domain.sizes), axis, 0).reshape(size, -1)
+            rows = np.ascontiguousarray(shaped).view(
+                np.dtype((np.void, shaped.shape[1] * shaped.dtype.itemsize))
+            )
+            _, first, merged = np.unique(rows.ravel(), return_index=True, return_inverse=True)
+            told = Classes(merged.astype(np.int64), first.astype(np.int64))
+        if found is None or found.number == 1:
+            found = told
+        elif told.number > 1:
+            found = ranked(found.of * told.number + told.of)
+    return found or Classes(np.zeros(size, np.int64), np.zeros(1, np.int64))
+
+
+def ranked(values: NDArray[Any]) -> Classes:
+    """Whole numbers in classes of equal ones, by their size."""
     least = int(values.min(initial=0))
     span = int(values.max(initial=0)) - least + 1
+    if len(values) <= _FEW:
+        listed = values.tolist()
+        order = sorted(set(listed))
+        rank = dict(zip(order, range(len(order)), strict=True))
+        of = np.array([rank[value] for value in listed], np.int64)
+        return Classes(of, np.array([listed.index(value) for value in order], np.int64))
     if span > 4 * len(values) + 64:  # a table of them would be mostly empty
         _, first, ranks = np.unique(values, return_index=True, return_inverse=True)
-        return ranks.astype(np.int64), first.astype(np.int64)
+        return Classes(ranks.astype(np.int64), first.astype(np.int64))
     first = np.full(span, -1, np.int64)
     first[values[::-1] - least] = np.arange(len(values) - 1, -1, -1)
     occurs = first >= 0
     ranks = np.cumsum(occurs) - 1
-    return ranks[values - least], first[occurs]
+    return Classes(ranks[values - least], first[occurs])
 
 
 def atoms(domain: Domain, tables: Sequence[TableOf]) -> Mapping[str, NDArray[np.int64]]:
     """For each column, one representative code of every class that no table tells apart."""
-    return {name: np.sort(ranked(merged)[1]) for name, merged in classes(domain, tables).items()}
+    return {name: np.sort(found.first) for name, found in classes(domain, tables).items()}
 
 
 def product(

@@ -69,6 +69,8 @@ class Settings:
 
         Raises UsageError for an unknown name or a value that does not fit.
         """
+        if not values:
+            return self
         changed: dict[str, Any] = {}
         for name, value in values.items():
             changed[name] = read(name, value)

@@ -274,7 +274,7 @@ def test_losses_beyond_64_bits_are_refused_not_wrapped() -> None:
 
 
 def test_sums_that_leave_64_bits_fall_back_to_adding() -> None:
-    layer = Layer(False)
+    layer = Layer.new(False)
     for code in range(4):
         layer.add(loss(only("a", code % 4, LIMIT // 3)))
     assert LIMIT // 3 <= layer.bound <= 4 * (LIMIT // 3)
