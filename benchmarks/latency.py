@@ -55,18 +55,26 @@ def _session(database: Path) -> Iterator[Figure]:
         for sql in questions():
             ours.append(timed(lambda sql=sql: session.answer(sql, rho=0.01)))
             theirs.append(timed(lambda sql=sql: plain.execute(sql).fetchall()))
-            disk.append(timed(bare)[1])
+            disk.append(timed(bare))
         cpu, wall = (1e3 * median(times) for times in zip(*ours, strict=True))
         plain_cpu, plain_wall = (1e3 * median(times) for times in zip(*theirs, strict=True))
-        yield Figure("a new predicate count, CPU", cpu, "ms", plain_cpu, "ms plain DuckDB", 3)
+        disk_cpu, disk_wall = (1e3 * median(times) for times in zip(*disk, strict=True))
+        yield Figure(
+            "a new predicate count, CPU beyond one fsync",
+            cpu - disk_cpu,
+            "ms",
+            plain_cpu,
+            "ms plain DuckDB",
+            3,
+        )
         yield Figure("a new predicate count, wall", wall, "ms", plain_wall, "ms plain DuckDB")
-        yield Figure("of which one fsync on this disk, wall", 1e3 * median(disk), "ms")
+        yield Figure("one fsync on this disk, CPU", disk_cpu, "ms", disk_wall, "ms wall")
         sql = questions()[0]
         again = [timed(lambda: session.answer(sql, rho=0.01)) for _ in range(ROUNDS)]
         plain_again = [timed(lambda: plain.execute(sql).fetchall()) for _ in range(ROUNDS)]
         yield Figure(
-            "a statement seen before, CPU",
-            1e3 * median(cpu for cpu, _ in again),
+            "a statement seen before, CPU beyond one fsync",
+            1e3 * median(cpu for cpu, _ in again) - disk_cpu,
             "ms",
             1e3 * median(cpu for cpu, _ in plain_again),
             "ms plain DuckDB",

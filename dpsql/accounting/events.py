@@ -63,7 +63,8 @@ class Gaussian:
 
     @property
     def rho(self) -> int:
-        return math.ceil(PICO * self.sensitivity_squared / (2 * self.variance))
+        below = 2 * self.variance.numerator
+        return -(-PICO * self.sensitivity_squared * self.variance.denominator // below)
 
     @property
     def epsilon(self) -> None:

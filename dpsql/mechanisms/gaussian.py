@@ -6,6 +6,7 @@ noise N_Z(0, s^2) on each are D^2 / (2 s^2)-zCDP.
 
 from __future__ import annotations
 
+import functools
 from fractions import Fraction
 
 from dpsql.accounting.events import PICO
@@ -14,6 +15,7 @@ from dpsql.curator.quote import GaussianNoise
 from dpsql.errors import UsageError
 
 
+@functools.lru_cache(256)
 def noise(sensitivity_squared: int, rho: int) -> GaussianNoise:
     """The least noise that costs at most `rho` (in 1e-12) for integers of that L2 sensitivity.
 

@@ -21,7 +21,7 @@ from dpsql.accounting.events import Event
 from dpsql.mechanisms.directions import normals, reach
 from dpsql.mechanisms.fit import Fitted
 from dpsql.mechanisms.law import stddev
-from dpsql.mechanisms.quantile import sum_half_width
+from dpsql.mechanisms.quantile import half_width, sum_half_width
 
 Floats: TypeAlias = NDArray[np.float64]
 Slopes: TypeAlias = "Mapping[int, float | Floats]"
@@ -51,6 +51,9 @@ class Alike:
 
     def half(self, form: Mapping[int, Fraction], level: float) -> Fraction:
         """The half width of a sum, as exact as can be."""
+        if len(form) == 1:
+            (only,) = form.values()
+            return abs(only) * half_width(self.law, level)
         return sum_half_width([(c, self.law) for c in form.values()], level)
 
     def reach(self, level: float, terms: int) -> float:
