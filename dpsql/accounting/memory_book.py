@@ -40,6 +40,8 @@ class MemoryBook:
     def write(self, change: Callable[[Page], T]) -> T:
         return self._run(change, keep=True)
 
+    note = write
+
     def close(self) -> None:
         self._closed = True
 

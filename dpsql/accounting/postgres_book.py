@@ -90,6 +90,8 @@ class PostgresBook:
     def write(self, change: Callable[[Page], T]) -> T:
         return self._run(lambda connection: self._change(connection, change))
 
+    note = write
+
     def close(self) -> None:
         with self._lock:
             self._closed = True

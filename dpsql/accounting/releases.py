@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dpsql.accounting.book import Book, Name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from dpsql.accounting.stored import Stored
 
@@ -27,12 +27,16 @@ class Releases:
     def keep(self, name: Name, seq: int, stored: Stored) -> None:
         """Keep what charge `seq` released. Raises LedgerError."""
         columns, data = json.dumps(list(stored.columns)), stored.to_bytes()
-        self._book.write(lambda page: page.put_release(name, seq, columns, data))
+        self._book.note(lambda page: page.put_release(name, seq, columns, data))
 
-    def listed(self, name: Name, after: int) -> Sequence[tuple[int, frozenset[str]]]:
-        """The charges with a greater `seq` whose releases are kept, and their columns."""
+    def listed(
+        self, name: Name, after: int, known: Container[int]
+    ) -> Sequence[tuple[int, frozenset[str]]]:
+        """The charges with a greater `seq`, but the `known`, whose releases are kept; columns."""
         found = []
         for seq, columns in self._book.read(lambda page: page.releases(name, after)):
+            if seq in known:
+                continue
             try:
                 found.append((seq, frozenset(map(str, json.loads(columns)))))
             except (TypeError, ValueError):

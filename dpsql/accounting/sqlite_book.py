@@ -1,6 +1,7 @@
 """A book in an SQLite file: durable, and shared by the threads and processes of one machine.
 
 Write-ahead logging with full synchronisation: a transaction is on the disk before `write` returns.
+What is only noted (`note`) gets there with the next one that is not.
 The file must lie on a local disk, since the log's index is memory that processes share. It is made
 with mode 0600, like the key beside it that seals it: one account of the machine charges, and other
 accounts ask a server of that one, or share a ledger in PostgreSQL. The folder holds `-wal` and
@@ -71,6 +72,7 @@ class SqliteBook:
         self._process = os.getpid()
         self._connection: sqlite3.Connection | None = None
         self._files: tuple[tuple[int, int] | None, ...] = ()
+        self._durable = False  # whether the connection is known to synchronise each transaction
         self._closed = False
         forks.watch(self)
         try:
@@ -90,18 +92,21 @@ class SqliteBook:
     def write(self, change: Callable[[Page], T]) -> T:
         return self._run("BEGIN IMMEDIATE", change)
 
+    def note(self, change: Callable[[Page], T]) -> T:
+        return self._run("BEGIN IMMEDIATE", change, durable=False)
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
             self._drop()
 
-    def _run(self, begin: str, work: Callable[[Page], T]) -> T:
+    def _run(self, begin: str, work: Callable[[Page], T], *, durable: bool = True) -> T:
         deadline = time.monotonic() + self._patience
         with self._lock:
             try:
                 while True:
                     try:
-                        return self._attempt(begin, work)
+                        return self._attempt(begin, work, durable)
                     except sqlite3.Error as error:
                         if not _busy(error) or not time.monotonic() < deadline:
                             raise LedgerError(_complaint(self.name, error)) from None
@@ -112,9 +117,10 @@ class SqliteBook:
                 self._settle()  # again: an interrupt may have cut the first short
                 raise
 
-    def _attempt(self, begin: str, work: Callable[[Page], T]) -> T:
+    def _attempt(self, begin: str, work: Callable[[Page], T], durable: bool) -> T:
         connection = self._ready()
         try:
+            self._synchronise(connection, durable)
             connection.execute(begin)
             self._check_files()
             page = SqlitePage(connection, self.name)
@@ -127,6 +133,15 @@ class SqliteBook:
             with contextlib.suppress(sqlite3.Error):  # the charge stands in the log already
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         return value
+
+    def _synchronise(self, connection: sqlite3.Connection, durable: bool) -> None:
+        """Have the next transaction on the disk before it counts as done, or not."""
+        if durable and not self._durable:
+            connection.execute("PRAGMA synchronous = FULL")
+            self._durable = True
+        elif not durable and self._durable:
+            self._durable = False  # first: whatever happens now, the next one asks for it again
+            connection.execute("PRAGMA synchronous = NORMAL")
 
     def _ready(self) -> sqlite3.Connection:
         """The connection of this process, with no transaction open."""
@@ -141,6 +156,7 @@ class SqliteBook:
             self._drop()  # this call came in the midst of another one of this thread
         if self._connection is None:
             connection = self._connect()
+            self._durable = False
             files = self._identity()
             self._files = (*self._files[:1], *files[len(self._files[:1]) :])
             self._connection = connection

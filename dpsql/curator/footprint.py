@@ -27,7 +27,7 @@ from dpsql.accounting.purse import LIMIT, Price
 from dpsql.curator.columns import Family, weight_names
 from dpsql.curator.norms import family
 from dpsql.curator.quote import GaussianNoise, LaplaceNoise, Noise, quote
-from dpsql.query.linear import Classes, Workload, classes, product
+from dpsql.query.linear import Classes, Workload, alike, classes, product
 from dpsql.query.predicate import mentioned
 from dpsql.schema import Dataset, Neighbours
 
@@ -35,7 +35,6 @@ _WORK = 1 << 22  # entries of a table times weights and tests
 _KEPT = 1 << 16  # entries of tables times weights that are remembered of a workload
 _RUNS = 1 << 12  # of a column's classes; a column of more is left out
 _ENTRIES = 1 << 12  # of a table that is kept in a ledger
-_FEW = 64  # rows that are compared one by one
 _NOISES = 4  # whose footprints are remembered of a workload
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -192,8 +191,8 @@ def _reduced(columns: Mapping[str, Classes], table: Ints) -> tuple[int, Factor |
     axes: list[Axis] = []
     for name, merged in columns.items():
         place = len(axes)
-        alike, first = _alike(table.swapaxes(place, 0).reshape(table.shape[place], -1))
-        codes = alike[merged.of]
+        told, first = alike(table.swapaxes(place, 0).reshape(table.shape[place], -1))
+        codes = told[merged.of]
         starts = np.flatnonzero(np.diff(codes, prepend=-1))
         if len(starts) > _RUNS:
             table = table.max(axis=place)
@@ -206,24 +205,6 @@ def _reduced(columns: Mapping[str, Classes], table: Ints) -> tuple[int, Factor |
     least = int(table.min())
     rest = (table - least).reshape(-1)
     return least, Factor(tuple(axes), tuple(rest.tolist())) if rest.any() else None
-
-
-def _alike(rows: Ints) -> Classes:
-    """Rows in classes of equal ones."""
-    lines = np.ascontiguousarray(rows)
-    if len(lines) <= _FEW:
-        known: dict[bytes, int] = {}
-        first: list[int] = []
-        of = []
-        for at, line in enumerate(lines):
-            rank = known.setdefault(line.tobytes(), len(known))
-            if rank == len(first):
-                first.append(at)
-            of.append(rank)
-        return Classes(np.array(of, np.int64), np.array(first, np.int64))
-    void = lines.view(np.dtype((np.void, lines.dtype.itemsize * lines.shape[1]))).reshape(-1)
-    _, at_first, alike = np.unique(void, return_index=True, return_inverse=True)
-    return Classes(alike.reshape(-1).astype(np.int64), at_first.astype(np.int64))
 
 
 def _joined(axes: list[Axis], table: Ints) -> tuple[list[Axis], Ints]:

@@ -11,30 +11,29 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.book import Name
 from dpsql.accounting.events import Event, Gaussian, Laplace
-from dpsql.accounting.releases import Releases
 from dpsql.accounting.stored import Stored
+from dpsql.mechanisms.design import CELLS, meet, size
 from dpsql.mechanisms.fit import Fit, Fitted, Model, Spread
+from dpsql.mechanisms.kept import Columns, Kept
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.noises import Alike, Joint, Noise
-from dpsql.query.canon import families, parts
-from dpsql.query.linear import Workload
+from dpsql.query.canon import Family, families, parts
+from dpsql.query.linear import Block, Weight, Workload
 
 MOST = 256  # releases that are fitted together
-READ = 2048  # releases of a snapshot that are looked at: the newest
-_LATE = 64  # charges within which another process will have kept its release
+WORK = 1 << 19  # of their families, times the combinations of their classes
+FEW, SMALL = 1 << 15, 64  # the same for a query or two; of their rows or combinations the fewer
 _MODELS = 16  # sets of releases whose fit is remembered
-
-Columns: TypeAlias = frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,154 +76,172 @@ class Found:
 
 
 class Archive:
-    """The releases of one user, dataset and snapshot; read when they are first asked for."""
+    """The releases of one user, dataset and snapshot, and what follows from them."""
 
-    def __init__(self, releases: Releases, name: Name) -> None:
-        self.name = name
-        self._releases = releases
-        self._seen = 0
-        self._columns: OrderedDict[int, Columns] = OrderedDict()
-        self._stored: dict[int, Stored | None] = {}
+    def __init__(self, kept: Kept) -> None:
+        self._kept = kept
         self._models: OrderedDict[tuple[int, ...], Model | None] = OrderedDict()
         self._fits: OrderedDict[tuple[int, ...], Fit] = OrderedDict()
         self._lock = threading.RLock()
 
+    @property
+    def name(self) -> Name:
+        return self._kept.name
+
     def keep(self, seq: int, stored: Stored) -> None:
         """Keep what charge `seq` released, here and in the ledger. Raises LedgerError."""
         with self._lock:
-            self._columns[seq], self._stored[seq] = frozenset(stored.columns), stored
-        self._releases.keep(self.name, seq, stored)
+            self._kept.add(seq, stored)
+        self._kept.keep(seq, stored)
 
     def find(self, workload: Workload) -> Found | None:
         """What the releases kept so far say of a workload; None for nothing."""
         with self._lock:
-            self._refresh()
-            return self._found(workload)
+            self._kept.refresh()
+            if not _few(workload) or self._may_follow(workload):
+                return self._found(workload, None)
+            return self._repeat(workload)
 
-    def _found(self, workload: Workload) -> Found | None:
+    def after(self, workload: Workload, seq: int, before: Found | None) -> Found | None:
+        """What is to be said of a workload that charge `seq` measured, and has kept.
+
+        Where nothing was said `before`, the release stands alone.
+        """
         with self._lock:
-            repeat = self._repeat(workload)
-            fitted = self._fitted(workload)
-            if repeat is None or fitted is None:
-                return repeat or fitted
-            # a repeat is preferred where fitting adds nothing: its intervals are exact
-            return fitted if fitted.better(repeat.worst) else repeat
+            return self._found(workload, seq if before is None else None)
 
-    def planned(self, workload: Workload, law: Event) -> Found | None:
+    def planned(self, workload: Workload, law: Event, before: Found | None) -> Found | None:
         """What will be said of a workload once it is measured with this noise as well."""
         zeros = [np.zeros((b.groups, len(b.weights)), np.int64) for b in workload.blocks]
         stored = Stored.of(workload, law, zeros)
         if stored is None:
             return None
         with self._lock:
-            self._refresh()
-            then = Archive(self._releases, self.name)
-            then._columns, then._stored = self._columns.copy(), self._stored.copy()
-            seq = max(self._columns, default=0) + 1
-            then._columns[seq], then._stored[seq] = frozenset(stored.columns), stored
-        return then._found(workload)
+            then = Archive(self._kept.copy())
+        seq = max(then._kept.columns, default=0) + 1
+        then._kept.add(seq, stored)
+        return then.after(workload, seq, before)
 
-    def _refresh(self) -> None:
-        for seq, columns in self._releases.listed(self.name, self._seen - _LATE):
-            self._columns[seq] = columns
-            self._seen = max(self._seen, seq)
-        while len(self._columns) > READ:
-            seq, _ = self._columns.popitem(last=False)
-            self._stored.pop(seq, None)
+    def _found(self, workload: Workload, alone: int | None) -> Found | None:
+        repeat = self._repeat(workload)
+        if repeat is not None and alone is not None and _few(workload):
+            return repeat
+        fitted = self._fitted(workload, alone)
+        if repeat is None or fitted is None:
+            return repeat or fitted
+        # a repeat is preferred where fitting adds nothing: its intervals are exact
+        return fitted if fitted.better(repeat.worst) else repeat
 
-    def _read(self, seq: int) -> Stored | None:
-        if seq not in self._stored:
-            self._stored[seq] = self._releases.read(self.name, seq)
-        return self._stored[seq]
+    def _may_follow(self, workload: Workload) -> bool:
+        """Whether a combination of a few queries may be one of those that were measured.
+
+        Of two queries of one block that is one of them, or else their sum.
+        """
+        listed = [family for block in families(workload) for family in block]
+        if any(family is None or self._kept.may_follow(family) for family in listed):
+            return True
+        block = workload.blocks[0]
+        if len(listed) < 2:
+            return False
+        if len(block.weights) < 2 or len({weight.factor for weight in block.weights}) > 1:
+            return True
+        both = Weight(tuple(term for weight in block.weights for term in weight.terms))
+        summed = Workload(workload.domain, (Block(block.where, (both,), block.groupings),))
+        family = families(summed)[0][0]
+        return family is None or self._kept.may_follow(family)
 
     # -- the very same queries -----------------------------------------------------------------
 
     def _repeat(self, workload: Workload) -> Found | None:
         """A single release that measured every query of the workload, on the same scale."""
-        asked = families(workload)
-        if any(family is None for block in asked for family in block):
+        asked = [list(block) for block in families(workload)]
+        listed = [family for block in asked for family in block if family is not None]
+        if not listed or len(listed) < sum(map(len, asked)):
             return None
-        names = frozenset(n for block in asked for f in block if f for n in f.classes)
+        seqs = set(self._kept.measured(listed[0]))
+        for family in listed[1:]:
+            seqs.intersection_update(self._kept.measured(family) if seqs else ())
         best: Found | None = None
-        for seq, columns in reversed(self._columns.items()):
-            stored = self._read(seq) if names <= columns else None
-            if stored is None:
-                continue
+        for seq in sorted(seqs, reverse=True):
+            stored = self._kept.read(seq)
+            assert stored is not None
             known = {family.key: at for at, family in enumerate(stored.families)}
-            places = [[known.get(f.key, -1) if f else -1 for f in block] for block in asked]
-            if any(at < 0 for block in places for at in block):
-                continue
-            if any(
-                f is None or stored.families[at].factor != f.factor
-                for block, listed in zip(asked, places, strict=True)
-                for f, at in zip(block, listed, strict=True)
-            ):
+            if any(stored.families[known[f.key]].factor != f.factor for f in listed):
                 continue
             worst = stddev(stored.law) ** 2
             if isinstance(stored.law, Gaussian):
                 worst = float(stored.law.variance)
             if best is None or worst < best.worst:
+                places = [[known[f.key] for f in block if f is not None] for block in asked]
                 answered = _Repeated(workload, stored, places)
                 best = Found(worst, (seq,), answered, law=stored.law)
         return best
 
     # -- least squares -------------------------------------------------------------------------
 
-    def _fitted(self, workload: Workload) -> Found | None:
+    def _fitted(self, workload: Workload, alone: int | None) -> Found | None:
         asked = frozenset(
             name
             for block in families(workload)
             for family in block
             for name in (workload.domain.names if family is None else family.classes)
         )
-        for chosen in self._choices(asked):
+        best: Found | None = None
+        few = _few(workload)
+        for chosen in [(alone,)] if alone is not None else self._choices(asked, few):
             model = self._model(chosen)
             if model is None:
                 continue
             spreads = model.spreads(workload)
             worst = max((spread.worst() for spread in spreads), default=0.0)
-            return Found(worst, chosen, _Fitted(self, chosen, workload), spreads)
-        return None
+            if best is None or worst < best.worst:
+                best = Found(worst, chosen, _Fitted(self, chosen, workload), spreads)
+            if not few:
+                break
+        return best
 
-    def _choices(self, asked: Columns) -> Sequence[tuple[int, ...]]:
-        """Sets of releases to try, the one that says most first."""
-        linked = self._linked(asked)
-        if not linked:
-            return []
-        found = [tuple(sorted(linked))] if len(linked) <= MOST else []
-        order = sorted(linked, key=lambda seq: self._rank(seq, asked))[:MOST]
-        size = len(order)
-        while size > 1:
-            size = max(1, size // 2) if size < 8 else size * 2 // 3
-            found.append(tuple(sorted(order[:size])))
-        return found
+    def _choices(self, asked: Columns, few: bool) -> Iterator[tuple[int, ...]]:
+        """Sets of linked releases to fit together, those first that say most.
 
-    def _linked(self, asked: Columns) -> list[int]:
-        """The Gaussian releases that share columns with the question, directly or through others.
-
-        What depends on no column, a total, is linked with everything.
+        For a query or two, which are soon bought, the small ones together, and a large one alone.
         """
-        whole = not asked or any(not columns for columns in self._columns.values())
-        reached = set(asked)
-        left = OrderedDict(self._columns)
-        found: list[int] = []
-        grown = True
-        while grown:
-            grown = False
-            for seq, columns in list(left.items()):
-                if whole or columns & reached:
-                    reached |= columns
-                    found.append(seq)
-                    del left[seq]
-                    grown = True
-        return [seq for seq in found if self._gaussian(seq)]
+        linked = self._kept.linked(asked)
+        order = sorted(linked, key=lambda seq: self._rank(seq, asked))
+        if few:
+            large = [seq for seq in order if self._rows(seq) > SMALL]
+            yield self._together([seq for seq in order if seq not in large], FEW, SMALL)
+            yield from ((seq,) for seq in large[:1])
+            return
+        chosen = self._together(order, WORK, math.inf) or tuple(order[:1])
+        while chosen:
+            yield chosen
+            chosen = chosen[: len(chosen) // 2]
 
-    def _gaussian(self, seq: int) -> bool:
-        stored = self._read(seq)
-        return stored is not None and isinstance(stored.law, Gaussian)
+    def _together(self, order: Sequence[int], work: int, small: float) -> tuple[int, ...]:
+        """As many of the first releases as can be fitted together."""
+        classes: dict[str, NDArray[np.int64]] = {}
+        chosen: list[int] = []
+        count = rows = 0
+        for seq in order[:MOST]:
+            listed = self._listed(seq)
+            met = meet(listed, CELLS, classes)
+            count, rows = count + len(listed), rows + self._rows(seq)
+            if met is None or count * size(met) > work or min(rows, size(met)) > small:
+                break
+            classes = met
+            chosen.append(seq)
+        return tuple(chosen)
+
+    def _rows(self, seq: int) -> int:
+        return sum(family.met for family in self._listed(seq))
+
+    def _listed(self, seq: int) -> tuple[Family, ...]:
+        stored = self._kept.read(seq)
+        assert stored is not None
+        return stored.families
 
     def _rank(self, seq: int, asked: Columns) -> tuple[Any, ...]:
-        columns, stored = self._columns[seq], self._read(seq)
+        columns, stored = self._kept.columns[seq], self._kept.read(seq)
         assert stored is not None
         covers = columns >= asked or columns <= asked
         return (
@@ -240,7 +257,7 @@ class Archive:
         if chosen not in self._models:
             measured = []
             for seq in chosen:
-                stored = self._read(seq)
+                stored = self._kept.read(seq)
                 assert stored is not None
                 measured += [(family, _variance(stored.law)) for family in stored.families]
             self._models[chosen] = Model.of(measured)
@@ -256,13 +273,18 @@ class Archive:
                 assert model is not None
                 values: list[NDArray[Any]] = []
                 for seq in chosen:
-                    stored = self._read(seq)
+                    stored = self._kept.read(seq)
                     assert stored is not None
                     values += stored.values
                 self._fits[chosen] = Fit(model, values)
                 if len(self._fits) > _MODELS:
                     self._fits.popitem(last=False)
             return self._fits[chosen]
+
+
+def _few(workload: Workload) -> bool:
+    """Whether a workload is of one query, or of two of one block."""
+    return workload.size == 1 or (workload.size == 2 and len(workload.blocks) == 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

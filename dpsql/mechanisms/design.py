@@ -59,7 +59,7 @@ class Design:
         classes = meet(families, most)
         if classes is None:
             return None
-        shape = tuple(int(merged.max()) + 1 for merged in classes.values())
+        shape = sizes(classes)
         placed = [place(f.classes, f.shape, classes, shape) for f in families]
         found = [(f.groups[at], f.weights[at]) for f, at in zip(families, placed, strict=True)]
         label, first = _atoms(found, math.prod(shape))
@@ -131,9 +131,19 @@ def meet(
             elif found[name] is not merged:
                 both = found[name] * (int(merged.max()) + 1) + merged
                 found[name] = np.unique(both, return_inverse=True)[1].reshape(-1).astype(np.int64)
-        if math.prod(int(merged.max()) + 1 for merged in found.values()) > most:
+        if size(found) > most:
             return None
     return {name: found[name] for name in sorted(found)}
+
+
+def sizes(classes: Mapping[str, Ints]) -> tuple[int, ...]:
+    """The number of classes of each column."""
+    return tuple(int(merged.max()) + 1 for merged in classes.values())
+
+
+def size(classes: Mapping[str, Ints]) -> int:
+    """The number of combinations of classes."""
+    return math.prod(sizes(classes))
 
 
 def place(

@@ -22,13 +22,15 @@ from numpy.typing import NDArray
 
 from dpsql.query.linear import (
     Block,
+    Classes,
     Grouping,
     TableOf,
     Weight,
     Workload,
+    alike,
     classes,
-    combinations,
     product,
+    ranked,
     tables_of,
 )
 from dpsql.query.predicate import TRUE, Codes, truth
@@ -133,50 +135,49 @@ def _family(workload: Workload, block: Block, grouping: Grouping, weight: Weight
         return None
     first = {name: merged[name].first for name in order}
     codes, count = product(first)
-    assert count == combinations(first)
     groups, values = meaning(block, grouping, weight, codes, count)
     shape = tuple(len(first[name]) for name in order)
     groups, values = groups.reshape(shape), values.reshape(shape)
     kept: dict[str, Ints] = {}
     for name in order:
         axis = len(kept)
-        alike, picked = _alike(groups, values, axis)
-        if len(picked) == 1:
+        told = _alike(groups, values, axis)
+        if told.number == 1:
             groups, values = (np.asarray(a.take(0, axis=axis)) for a in (groups, values))
             continue
-        of_code = alike[merged[name].of]
-        new, place = np.unique(of_code, return_index=True)
-        rank = np.empty(len(new), np.int64)  # classes are numbered by their first code
-        rank[np.argsort(place)] = np.arange(len(new))
-        by_rank = np.argsort(rank)
-        kept[name] = rank[of_code]
-        groups = groups.take(picked[by_rank], axis=axis)
-        values = values.take(picked[by_rank], axis=axis)
+        # classes are numbered by their first code
+        kept[name], first_code = _numbered(told.of[merged[name].of])
+        picked = told.first[told.of[merged[name].of[first_code]]]
+        groups, values = groups.take(picked, axis=axis), values.take(picked, axis=axis)
     groups, values = groups.reshape(-1), values.reshape(-1)
-    factor = int(np.gcd.reduce(values)) if values.any() else 1
-    numbered, met = _numbered(groups)
-    origin = np.append(met, np.setdiff1d(np.arange(grouping.size), met)).astype(np.int64)
-    return Family.of(kept, numbered, values // factor, factor, origin)
+    factor = int(np.gcd.reduce(values)) or 1
+    outside = np.flatnonzero(groups < 0)
+    numbered, at = _numbered(groups)
+    met = groups[at]
+    if len(outside):  # what is in no group has no number
+        none = int(numbered[outside[0]])
+        numbered = np.where(numbered == none, -1, numbered - (numbered > none))
+        met = met[met >= 0]
+    origin = met
+    if len(met) < grouping.size:
+        origin = np.concatenate([met, np.setdiff1d(np.arange(grouping.size), met)])
+    return Family.of(kept, numbered, values // factor, factor, origin.astype(np.int64))
 
 
-def _alike(groups: Ints, values: Ints, axis: int) -> tuple[Ints, Ints]:
-    """The class of each index along an axis, and the first index of each class."""
-    both = np.stack([np.moveaxis(groups, axis, 0), np.moveaxis(values, axis, 0)], axis=1)
-    lines = np.ascontiguousarray(both.reshape(groups.shape[axis], -1))
-    rows = lines.view(np.dtype((np.void, lines.dtype.itemsize * lines.shape[1]))).reshape(-1)
-    _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
-    return inverse.reshape(-1).astype(np.int64), first.astype(np.int64)
+def _alike(groups: Ints, values: Ints, axis: int) -> Classes:
+    """The places along an axis in classes, those alike in all cells together."""
+    size = groups.shape[axis]
+    both = [np.moveaxis(a, axis, 0).reshape(size, -1) for a in (groups, values)]
+    return alike(np.concatenate(both, axis=1))
 
 
-def _numbered(groups: Ints) -> tuple[Ints, Ints]:
-    """Groups numbered 0, 1, ... as they are met, -1 staying, and what they were called before."""
-    met, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
-    none = int(len(met) > 0 and met[0] < 0)
-    order = np.argsort(np.where(met < 0, -1, first), kind="stable")
-    rank = np.empty(len(met), np.int64)
-    rank[order] = np.arange(len(met)) - none
-    found: Ints = rank[inverse.reshape(-1)]
-    return found, met[order][none:].astype(np.int64)
+def _numbered(values: Ints) -> tuple[Ints, Ints]:
+    """Values numbered 0, 1, ... as they are met, and where each is met first."""
+    found = ranked(values)
+    order = np.argsort(found.first)
+    rank = np.empty(found.number, np.int64)
+    rank[order] = np.arange(found.number)
+    return rank[found.of], found.first[order]
 
 
 def _key(kept: Mapping[str, Ints], groups: Ints, values: Ints, size: int) -> str:

@@ -197,11 +197,7 @@ def _classes(name: str, size: int, tables: Sequence[TableOf]) -> Classes:
         else:
             axis = domain.names.index(name)
             shaped = np.moveaxis(table.reshape(domain.sizes), axis, 0).reshape(size, -1)
-            rows = np.ascontiguousarray(shaped).view(
-                np.dtype((np.void, shaped.shape[1] * shaped.dtype.itemsize))
-            )
-            _, first, merged = np.unique(rows.ravel(), return_index=True, return_inverse=True)
-            told = Classes(merged.astype(np.int64), first.astype(np.int64))
+            told = alike(shaped)
         if found is None or found.number == 1:
             found = told
         elif told.number > 1:
@@ -227,6 +223,24 @@ def ranked(values: NDArray[Any]) -> Classes:
     occurs = first >= 0
     ranks = np.cumsum(occurs) - 1
     return Classes(ranks[values - least], first[occurs])
+
+
+def alike(rows: NDArray[Any]) -> Classes:
+    """Rows in classes of equal ones."""
+    lines = np.ascontiguousarray(rows)
+    if len(lines) <= _FEW:
+        known: dict[bytes, int] = {}
+        first: list[int] = []
+        of = []
+        for at, line in enumerate(lines):
+            rank = known.setdefault(line.tobytes(), len(known))
+            if rank == len(first):
+                first.append(at)
+            of.append(rank)
+        return Classes(np.array(of, np.int64), np.array(first, np.int64))
+    void = lines.view(np.dtype((np.void, lines.dtype.itemsize * lines.shape[1]))).reshape(-1)
+    _, at_first, merged = np.unique(void, return_index=True, return_inverse=True)
+    return Classes(merged.reshape(-1).astype(np.int64), at_first.astype(np.int64))
 
 
 def atoms(domain: Domain, tables: Sequence[TableOf]) -> Mapping[str, NDArray[np.int64]]:

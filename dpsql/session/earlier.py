@@ -8,7 +8,8 @@ from dpsql.accounting.ledger import Ledger
 from dpsql.accounting.stored import Stored
 from dpsql.curator.curator import Measurement
 from dpsql.errors import LedgerError
-from dpsql.mechanisms.archive import Answered, Archive
+from dpsql.mechanisms.archive import Answered, Archive, Found
+from dpsql.mechanisms.kept import Kept
 from dpsql.mechanisms.noises import Alike
 from dpsql.planner import Choice
 from dpsql.query.compile import Compiled
@@ -29,7 +30,7 @@ class Earlier:
         name = (self._user, dataset, snapshot)
         found = self._archives.get(dataset)
         if found is None or found.name != name:
-            found = self._archives[dataset] = Archive(ledger.releases, name)
+            found = self._archives[dataset] = Archive(Kept(ledger.releases, name))
         return found
 
 
@@ -39,11 +40,12 @@ def words(releases: int) -> str:
 
 
 def settled(
-    archive: Archive | None, compiled: Compiled, measured: Measurement
+    archive: Archive | None, before: Found | None, compiled: Compiled, measured: Measurement
 ) -> tuple[Answered, int, list[str]]:
     """The answers after a measurement, how many earlier releases they rest on as well, and notes.
 
     The release is kept in the archive, for reuse; without one the answers are what was measured.
+    `before` is what the archive said of the statement before it was bought.
     """
     workload = compiled.workload
     law, seq = measured.event, measured.receipt.seq
@@ -56,7 +58,7 @@ def settled(
         archive.keep(seq, stored)
     except LedgerError:
         notes.append(NOT_KEPT)
-    found = archive.find(workload)
+    found = archive.after(workload, seq, before)
     if found is None or not found.worst < math.inf:
         return raw, 0, notes
     others = sum(used != seq for used in found.used)

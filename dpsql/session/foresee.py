@@ -42,7 +42,7 @@ def foreseen(
         note = f"follows from {words(len(found.used))}: nothing will be charged"
         candidate = Candidate(REUSE, free, error(workload, known), free)
         return Head(REUSE, free, free, left, (note,)), known, (candidate, *listed)
-    then = None if archive is None else archive.planned(workload, rest.event)
+    then = None if archive is None else archive.planned(workload, rest.event, found)
     others = 0
     noises: tuple[Noise, ...] = (Alike(rest.event),) * len(workload.blocks)
     if then is not None and then.worst < math.inf:

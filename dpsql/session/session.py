@@ -270,7 +270,7 @@ class Session:
             self._balances[dataset.name] = measured.receipt.after
             if archive is not None and self._snapshot(dataset) != archive.name[2]:
                 archive = None  # the data changed meanwhile
-            answered, others, notes = settled(archive, compiled, measured)
+            answered, others, notes = settled(archive, found, compiled, measured)
             paid = Paid(
                 label(rest, others),
                 rest.price,

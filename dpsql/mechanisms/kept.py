@@ -1,0 +1,170 @@
+"""The releases of one user, dataset and snapshot, as far as a process has had to read them.
+
+Most new questions follow from nothing, and that has to be found out fast: so a release is read
+when a column of its is first asked about, and what all of them together tell apart of a column is
+kept. A query that tells more apart is no combination of what was measured, whatever its values.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.accounting.book import Name
+from dpsql.accounting.events import Gaussian
+from dpsql.accounting.releases import Releases
+from dpsql.accounting.stored import Stored
+from dpsql.mechanisms.lines import changes
+from dpsql.query.canon import Family
+from dpsql.query.linear import ranked
+
+READ = 2048  # releases of a snapshot that are looked at: the newest
+_LATE = 64  # charges within which another process will have kept its release
+
+Columns: TypeAlias = frozenset[str]
+Ints: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What all releases up to charge `last` together tell apart of a column, and where it shows:
+    its classes, None for nothing, and the changes along its lines.
+    """
+
+    last: int
+    classes: Ints | None
+    changes: NDArray[np.bool_]
+
+
+class Kept:
+    """Releases by the charge that paid for them, oldest first."""
+
+    def __init__(self, releases: Releases, name: Name) -> None:
+        self.name = name
+        self._releases = releases
+        self._seen = 0
+        self.columns: OrderedDict[int, Columns] = OrderedDict()
+        self._stored: dict[int, Stored | None] = {}
+        self._by_key: dict[str, list[int]] = {}
+        self._told: dict[str, _Told] = {}  # by column
+
+    def copy(self) -> Kept:
+        other = Kept(self._releases, self.name)
+        other._seen = self._seen
+        other.columns, other._stored = self.columns.copy(), self._stored.copy()
+        other._by_key = {key: list(seqs) for key, seqs in self._by_key.items()}
+        other._told = dict(self._told)
+        return other
+
+    def refresh(self) -> None:
+        """Look for releases that were kept since, here or elsewhere."""
+        for seq, columns in self._releases.listed(self.name, self._seen - _LATE, self.columns):
+            self._count(seq, columns)
+        while len(self.columns) > READ:
+            seq, _ = self.columns.popitem(last=False)
+            self._stored.pop(seq, None)
+
+    def add(self, seq: int, stored: Stored) -> None:
+        """A release of this process."""
+        self._count(seq, frozenset(stored.columns))
+        self._take(seq, stored)
+
+    def _count(self, seq: int, columns: Columns) -> None:
+        if seq < self._seen:  # kept later than others after it
+            self._told.clear()
+        self.columns[seq] = columns
+        self._seen = max(self._seen, seq)
+
+    def keep(self, seq: int, stored: Stored) -> None:
+        """Write a release into the ledger. Raises LedgerError."""
+        self._releases.keep(self.name, seq, stored)
+
+    def read(self, seq: int) -> Stored | None:
+        """What charge `seq` released; None where that is lost."""
+        if seq not in self._stored:
+            self._take(seq, self._releases.read(self.name, seq))
+        return self._stored[seq]
+
+    def _take(self, seq: int, stored: Stored | None) -> None:
+        self._stored[seq] = stored
+        for family in () if stored is None else stored.families:
+            self._by_key.setdefault(family.key, []).append(seq)
+
+    def measured(self, family: Family) -> list[int]:
+        """The charges that released the queries of a family, in no order."""
+        names = frozenset(family.classes)
+        for seq, columns in self.columns.items():
+            if names <= columns and seq not in self._stored:
+                self.read(seq)
+        return [seq for seq in self._by_key.get(family.key, ()) if seq in self.columns]
+
+    def may_follow(self, family: Family) -> bool:
+        """Whether nothing speaks against a family's queries being combinations of what was
+        measured with Gaussian noise: where they change, some of those do as well.
+        """
+        for name, classes in family.classes.items():
+            told = self._up_to_date(name)
+            if told.classes is None or not _coarser(classes, told.classes):
+                return False
+        return all(
+            not (changes(family, name) & ~self._told[name].changes).any() for name in family.classes
+        )
+
+    def _up_to_date(self, name: str) -> _Told:
+        told = self._told.get(name, _Told(0, None, np.zeros((1, 0), np.bool_)))
+        if told.last == self._seen:
+            return told
+        seen, merged = told.changes, told.classes
+        for family in self._newer(name, told.last):
+            classes = family.classes[name]
+            if merged is None:
+                merged, seen = classes, changes(family, name)
+                continue
+            seen = seen | changes(family, name)
+            if not _coarser(classes, merged):
+                merged = ranked(merged * (int(classes.max()) + 1) + classes).of
+        found = self._told[name] = _Told(self._seen, merged, seen)
+        return found
+
+    def _newer(self, name: str, last: int) -> Iterator[Family]:
+        """The families that depend on a column, of Gaussian releases after charge `last`."""
+        newer = itertools.takewhile(lambda item: item[0] > last, reversed(self.columns.items()))
+        for seq in [seq for seq, columns in newer if name in columns]:
+            stored = self.read(seq)
+            if stored is not None and isinstance(stored.law, Gaussian):
+                yield from (family for family in stored.families if name in family.classes)
+
+    def linked(self, asked: Columns) -> list[int]:
+        """The Gaussian releases that share columns with a question, directly or through others.
+
+        What depends on no column, a total, is linked with everything.
+        """
+        sets: Mapping[Columns, None] = dict.fromkeys(self.columns.values())
+        reached, left = set(asked), list(sets)
+        if not asked or frozenset() in sets:
+            met = set(left)
+        else:
+            met = set()
+            while more := [columns for columns in left if columns & reached]:
+                met.update(more)
+                reached.update(*more)
+                left = [columns for columns in left if columns not in met]
+        return [seq for seq, c in list(self.columns.items()) if c in met and self._gaussian(seq)]
+
+    def _gaussian(self, seq: int) -> bool:
+        stored = self.read(seq)
+        return stored is not None and isinstance(stored.law, Gaussian)
+
+
+def _coarser(merged: Ints, finer: Ints | None) -> bool:
+    """Whether classes of a column are unions of finer ones."""
+    if finer is None:
+        return False
+    listed, of = merged.tolist(), finer.tolist()
+    return len(set(zip(of, listed, strict=True))) == len(set(of))

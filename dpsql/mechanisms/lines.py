@@ -1,0 +1,46 @@
+"""A quick look at whether a query can be a combination of others at all.
+
+What is a combination of measured queries is the same in two cells that no measured query tells
+apart. That is looked at along lines, on which one column takes all of its values and the others
+stay: between which neighbours on a line does some measured query change? A query that changes
+elsewhere follows from nothing. One that passes may still not follow; least squares then tells.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.query.canon import Family
+
+Bools: TypeAlias = NDArray[np.bool_]
+Ints: TypeAlias = NDArray[np.int64]
+
+MOST, LEAST = 64, 4  # lines of a column
+CELLS = 1 << 13  # of all lines of a column, about
+
+
+def changes(family: Family, name: str) -> Bools:
+    """(lines, codes - 1) of the column `name`: where the family changes from a code to the next."""
+    size = len(family.classes[name])
+    count = max(LEAST, min(MOST, CELLS // size))
+    place: Ints = np.zeros((count, 1), np.int64)
+    for other, of, classes in zip(
+        family.classes, family.shape, family.classes.values(), strict=True
+    ):
+        here = classes if other == name else classes[_stay(other, len(classes), count)][:, None]
+        place = place * of + here
+    groups, weights = family.groups[place], family.weights[place]
+    found: Bools = groups[:, 1:] != groups[:, :-1]
+    found |= weights[:, 1:] != weights[:, :-1]
+    return found
+
+
+def _stay(name: str, size: int, count: int) -> Ints:
+    """The code of a column on each line of another: spread evenly, each column by another step."""
+    step = int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big") | 1
+    turns = np.arange(1, count + 1) * step % (1 << 48)
+    return turns * size >> 48 if size < 1 << 15 else (turns / (1 << 48) * size).astype(np.int64)
