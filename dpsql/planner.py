@@ -112,8 +112,15 @@ def missing(
     if found.worst == math.inf or not combined or not isinstance(choice.noise, GaussianNoise):
         return choice
     noise = gaussian.short(Fraction(1 / (1 / target - 1 / found.worst)))
+    return chosen(choice.backend, noise, workload, dataset, terms)
+
+
+def chosen(
+    backend: str, noise: Drawn, workload: Workload, dataset: Dataset, terms: Terms
+) -> Choice:
+    """The choice of a backend with this noise."""
     event = quote(workload, dataset, noise)
-    return Choice(choice.backend, noise, event, cost(event, terms))
+    return Choice(backend, noise, event, cost(event, terms))
 
 
 def candidates(
@@ -121,15 +128,19 @@ def candidates(
     dataset: Dataset,
     asked: Asked,
     terms: Terms,
+    given: Choice,
     charged: Callable[[Drawn], Cost] | None = None,
 ) -> tuple[Candidate, ...]:
     """Every backend that could answer at the price asked for, with its error; for EXPLAIN.
 
-    `charged` tells what a purse would pay for a noise, where there is a purse.
+    One of them is the choice `given`. `charged` tells what a purse would pay for a noise, where
+    there is a purse.
     """
     found = []
     for name in ("laplace",) if terms.pure else ("gaussian", "laplace"):
-        choice = _choice(name, workload, dataset, asked, terms)
+        choice = given
+        if name != given.backend:
+            choice = _choice(name, workload, dataset, asked, terms)
         paid = None if charged is None else charged(choice.noise)
         found.append(Candidate(name, choice.price, rmse(workload, choice.event), paid))
     return tuple(found)
@@ -152,8 +163,7 @@ def _choice(
             noise = gaussian.noise(found.squared, _rho(asked, terms))
         case _:
             noise = _laplace(found, asked, terms)
-    event = quote(workload, dataset, noise)
-    return Choice(backend, noise, event, cost(event, terms))
+    return chosen(backend, noise, workload, dataset, terms)
 
 
 def _accurate(backend: str, workload: Workload, dataset: Dataset, asked: Asked) -> Drawn:

@@ -33,6 +33,16 @@ def _ctrl_c_arrives() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _afresh() -> None:
+    """Sessions buy afresh unless `reuse` is given: laws of noise and price need many answers."""
+    from dpsql.session.settings import Settings
+
+    first, defaults = Settings.__init__, Settings.__init__.__defaults__
+    assert defaults is not None and defaults[-1] is True, "reuse is the last setting, and on"
+    first.__defaults__ = (*defaults[:-1], False)
+
+
 @pytest.fixture
 def shape() -> Callable[[str], list[str]]:
     """Text to the lines that stay when numbers change."""

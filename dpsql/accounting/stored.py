@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpsql.accounting.events import Event, Gaussian, Laplace
 from dpsql.accounting.pack import pack, unpack
+from dpsql.accounting.purse import whole
 from dpsql.query.canon import Family, families, parts
 from dpsql.query.linear import Workload
 
@@ -29,11 +30,15 @@ Ints: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """Families of queries with noise of one `law`, and the noisy value of each of their groups."""
+    """Families of queries with noise of one `law`, and the noisy value of each of their groups.
+
+    `rests` are the charges whose releases the answer rested on as well, when it was given.
+    """
 
     families: tuple[Family, ...]
     law: Event
     values: tuple[Ints, ...]
+    rests: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for family, values in zip(self.families, self.values, strict=True):
@@ -73,7 +78,8 @@ class Stored:
             ]
             for family, values in zip(self.families, self.values, strict=True)
         ]
-        return pack({"version": VERSION, "noise": _noise(self.law), "families": listed})
+        noise, rests = _noise(self.law), list(self.rests)
+        return pack({"version": VERSION, "noise": noise, "families": listed, "rests": rests})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Stored:
@@ -87,7 +93,10 @@ class Stored:
                 classes = {name: _codes(runs) for name, runs in columns}
                 kept.append(Family.of(classes, groups, weights, factor, origin))
                 values.append(noisy)
-            return cls(tuple(kept), _law(tree["noise"]), tuple(values))
+            rests = tuple(tree["rests"])
+            if not all(map(whole, rests)):
+                raise ValueError("not the charges that a release rests on")
+            return cls(tuple(kept), _law(tree["noise"]), tuple(values), rests)
         except (KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError):
             raise ValueError("not a release") from None
 

@@ -86,6 +86,8 @@ class Answers:
             return 0.0
         if found.linear is None:
             return None
+        if not isinstance(self._noise, Alike):
+            return float(np.max(self._half(found.linear, level), initial=0.0))
         low, high = found.bounds(level)
         return float((high - low).max(initial=0.0)) / 2.0
 

@@ -88,11 +88,15 @@ class Archive:
     def name(self) -> Name:
         return self._kept.name
 
-    def keep(self, seq: int, stored: Stored) -> None:
-        """Keep what charge `seq` released, here and in the ledger. Raises LedgerError."""
+    def add(self, seq: int, stored: Stored) -> None:
+        """Count on what charge `seq` released, in this process."""
         with self._lock:
             self._kept.add(seq, stored)
-        self._kept.keep(seq, stored)
+
+    def keep(self, seq: int, rests: Sequence[int]) -> None:
+        """Keep it in the ledger, with what the answer rested on. Raises LedgerError."""
+        with self._lock:
+            self._kept.keep(seq, tuple(rests))
 
     def find(self, workload: Workload) -> Found | None:
         """What the releases kept so far say of a workload; None for nothing."""
@@ -100,10 +104,15 @@ class Archive:
             self._kept.refresh()
             if not _few(workload) or self._may_follow(workload):
                 return self._found(workload, None)
-            return self._repeat(workload)
+            return self.same(workload)
+
+    def same(self, workload: Workload) -> Found | None:
+        """What a single release of the very same queries says; None where there is none."""
+        with self._lock:
+            return self._repeat(workload, self._measured(workload))
 
     def after(self, workload: Workload, seq: int, before: Found | None) -> Found | None:
-        """What is to be said of a workload that charge `seq` measured, and has kept.
+        """What is to be said of a workload that charge `seq` measured, and that was added.
 
         Where nothing was said `before`, the release stands alone.
         """
@@ -123,10 +132,11 @@ class Archive:
         return then.after(workload, seq, before)
 
     def _found(self, workload: Workload, alone: int | None) -> Found | None:
-        repeat = self._repeat(workload)
+        seqs = self._measured(workload)
+        repeat = self._repeat(workload, seqs)
         if repeat is not None and alone is not None and _few(workload):
             return repeat
-        fitted = self._fitted(workload, alone)
+        fitted = self._fitted(workload, seqs, alone)
         if repeat is None or fitted is None:
             return repeat or fitted
         # a repeat is preferred where fitting adds nothing: its intervals are exact
@@ -152,53 +162,60 @@ class Archive:
 
     # -- the very same queries -----------------------------------------------------------------
 
-    def _repeat(self, workload: Workload) -> Found | None:
-        """A single release that measured every query of the workload, on the same scale."""
-        asked = [list(block) for block in families(workload)]
-        listed = [family for block in asked for family in block if family is not None]
-        if not listed or len(listed) < sum(map(len, asked)):
-            return None
-        seqs = set(self._kept.measured(listed[0]))
-        for family in listed[1:]:
-            seqs.intersection_update(self._kept.measured(family) if seqs else ())
+    def _measured(self, workload: Workload) -> list[int]:
+        """The charges that measured every query of a workload, the newest first."""
+        listed = [family for block in families(workload) for family in block]
+        seqs: set[int] | None = None
+        for family in listed:
+            found = () if family is None else self._kept.measured(family)
+            seqs = set(found) if seqs is None else seqs & set(found)
+            if not seqs:
+                return []
+        return sorted(seqs or (), reverse=True)
+
+    def _repeat(self, workload: Workload, seqs: Sequence[int]) -> Found | None:
+        """Of these releases the best one whose scale is that of the workload."""
         best: Found | None = None
-        for seq in sorted(seqs, reverse=True):
+        for seq in seqs:
             stored = self._kept.read(seq)
             assert stored is not None
             known = {family.key: at for at, family in enumerate(stored.families)}
-            if any(stored.families[known[f.key]].factor != f.factor for f in listed):
+            asked = [[f for f in block if f is not None] for block in families(workload)]
+            if any(stored.families[known[f.key]].factor != f.factor for b in asked for f in b):
                 continue
             worst = stddev(stored.law) ** 2
             if isinstance(stored.law, Gaussian):
                 worst = float(stored.law.variance)
             if best is None or worst < best.worst:
-                places = [[known[f.key] for f in block if f is not None] for block in asked]
+                places = [[known[f.key] for f in block] for block in asked]
                 answered = _Repeated(workload, stored, places)
                 best = Found(worst, (seq,), answered, law=stored.law)
         return best
 
     # -- least squares -------------------------------------------------------------------------
 
-    def _fitted(self, workload: Workload, alone: int | None) -> Found | None:
-        asked = frozenset(
-            name
-            for block in families(workload)
-            for family in block
-            for name in (workload.domain.names if family is None else family.classes)
-        )
+    def _fitted(self, workload: Workload, seqs: Sequence[int], alone: int | None) -> Found | None:
+        """The best of what fits of several sets of releases say; `seqs` measured the workload."""
+        if alone is not None:
+            return self._said(workload, (alone,))
         best: Found | None = None
+        for chosen in dict.fromkeys(map(self._kept.rests, seqs)):
+            best = _better(best, self._said(workload, chosen) if chosen else None)
         few = _few(workload)
-        for chosen in [(alone,)] if alone is not None else self._choices(asked, few):
-            model = self._model(chosen)
-            if model is None:
-                continue
-            spreads = model.spreads(workload)
-            worst = max((spread.worst() for spread in spreads), default=0.0)
-            if best is None or worst < best.worst:
-                best = Found(worst, chosen, _Fitted(self, chosen, workload), spreads)
-            if not few:
+        for chosen in self._choices(_columns(workload), few):
+            said = self._said(workload, chosen)
+            best = _better(best, said)
+            if said is not None and not few:
                 break
         return best
+
+    def _said(self, workload: Workload, chosen: tuple[int, ...]) -> Found | None:
+        model = self._model(chosen)
+        if model is None:
+            return None
+        spreads = model.spreads(workload)
+        worst = max((spread.worst() for spread in spreads), default=0.0)
+        return Found(worst, chosen, _Fitted(self, chosen, workload), spreads)
 
     def _choices(self, asked: Columns, few: bool) -> Iterator[tuple[int, ...]]:
         """Sets of linked releases to fit together, those first that say most.
@@ -285,6 +302,22 @@ class Archive:
 def _few(workload: Workload) -> bool:
     """Whether a workload is of one query, or of two of one block."""
     return workload.size == 1 or (workload.size == 2 and len(workload.blocks) == 1)
+
+
+def _columns(workload: Workload) -> Columns:
+    """The columns on which some query depends."""
+    return frozenset(
+        name
+        for block in families(workload)
+        for family in block
+        for name in (workload.domain.names if family is None else family.classes)
+    )
+
+
+def _better(one: Found | None, other: Found | None) -> Found | None:
+    if one is None or other is None:
+        return one or other
+    return other if other.worst < one.worst else one
 
 
 @dataclass(frozen=True, slots=True, eq=False)

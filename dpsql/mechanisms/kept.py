@@ -7,6 +7,7 @@ kept. A query that tells more apart is no combination of what was measured, what
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -81,9 +82,20 @@ class Kept:
         self.columns[seq] = columns
         self._seen = max(self._seen, seq)
 
-    def keep(self, seq: int, stored: Stored) -> None:
-        """Write a release into the ledger. Raises LedgerError."""
+    def keep(self, seq: int, rests: tuple[int, ...]) -> None:
+        """Write a release into the ledger, with what it rests on. Raises LedgerError."""
+        stored = self._stored[seq]
+        assert stored is not None
+        self._stored[seq] = stored = dataclasses.replace(stored, rests=rests)
         self._releases.keep(self.name, seq, stored)
+
+    def rests(self, seq: int) -> tuple[int, ...]:
+        """The releases that an answer was made from when it was bought, as far as they are kept."""
+        stored = self.read(seq)
+        if stored is None or not stored.rests or not isinstance(stored.law, Gaussian):
+            return ()
+        others = [other for other in stored.rests if other in self.columns]
+        return tuple(sorted([seq, *(other for other in others if self._gaussian(other))]))
 
     def read(self, seq: int) -> Stored | None:
         """What charge `seq` released; None where that is lost."""

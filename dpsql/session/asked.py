@@ -7,10 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpsql.errors import UsageError
-from dpsql.planner import Asked
-from dpsql.query.compile import Compiled
 from dpsql.query.parse import Ask, Statement, parse
-from dpsql.session.build import widest
 from dpsql.session.settings import Settings
 
 _KEPT = 256  # statements that are kept as they were read
@@ -33,13 +30,6 @@ def statement(sql: str) -> Statement:
 def parsed(sql: str) -> Statement:
     """The statement of a text, which is the same for everybody."""
     return parse(sql)
-
-
-def asked_of(compiled: Compiled, settings: Settings) -> Asked:
-    """What the settings ask of a statement."""
-    epsilon, rho, accuracy = settings.epsilon, settings.rho, settings.accuracy
-    width = None if accuracy is None else widest(compiled, settings.confidence)
-    return Asked(epsilon, rho, settings.backend, accuracy, width)
 
 
 def check_delta(ask: Ask, delta: float) -> None:

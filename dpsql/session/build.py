@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.accounting.events import Event
 from dpsql.curator.sensitivity import Sensitivity
 from dpsql.errors import UsageError
 from dpsql.mechanisms.answers import Answers
@@ -149,17 +148,16 @@ def require_level(compiled: Compiled, confidence: float) -> None:
         )
 
 
-def widest(compiled: Compiled, confidence: float) -> Callable[[Event], float]:
-    """The largest half-width of all intervals under a law of noise, in the outputs' own units.
+def widest(compiled: Compiled, confidence: float) -> Callable[[Sequence[Noise]], float]:
+    """The largest half-width of all intervals under a noise of each SELECT, in the outputs' units.
 
     Raises UsageError where one cannot be told before: a ratio's depends on the answers.
     """
     level, _ = _level(compiled, confidence)
-    nothing = [np.zeros((1, len(b.weights)), np.int64) for b in compiled.workload.blocks]
 
-    def found(law: Event) -> float:
+    def found(noises: Sequence[Noise]) -> float:
         widths = [0.0]
-        noises = (Alike(law),) * len(nothing)
+        nothing = _zeros(compiled, noises)
         made = _answers(compiled, nothing, noises, clamp=False)
         for select, answers in zip(compiled.selects, made, strict=True):
             for (expr, _), name in zip(select.bound.items, compiled.names, strict=True):
@@ -278,12 +276,17 @@ def _answers(
     ]
 
 
-def _predicted(compiled: Compiled, done: Finished, noises: Sequence[Noise]) -> Lines:
-    """Standard errors that can be told before measuring: those of linear outputs."""
-    nothing = [
+def _zeros(compiled: Compiled, noises: Sequence[Noise]) -> list[NDArray[Any]]:
+    """Answers of each SELECT, all 0; of one group where all are alike."""
+    return [
         np.zeros((1 if isinstance(n, Alike) else b.groups, len(b.weights)), np.int64)
         for b, n in zip(compiled.workload.blocks, noises, strict=True)
     ]
+
+
+def _predicted(compiled: Compiled, done: Finished, noises: Sequence[Noise]) -> Lines:
+    """Standard errors that can be told before measuring: those of linear outputs."""
+    nothing = _zeros(compiled, noises)
     lines: list[tuple[float | None, ...]] = []
     for select, answers in zip(
         compiled.selects, _answers(compiled, nothing, noises, clamp=False), strict=True

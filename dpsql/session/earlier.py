@@ -53,18 +53,17 @@ def settled(
     stored = None if archive is None else Stored.of(workload, law, measured.answers)
     if archive is None or stored is None:
         return raw, 0, []
-    notes = []
+    archive.add(seq, stored)
+    found = archive.after(workload, seq, before)
+    if found is not None and found.worst == math.inf:
+        found = None
+    others = [] if found is None else [used for used in found.used if used != seq]
+    notes = [f"combined with {words(len(others))}"] if others else []
     try:
-        archive.keep(seq, stored)
+        archive.keep(seq, others)
     except LedgerError:
         notes.append(NOT_KEPT)
-    found = archive.after(workload, seq, before)
-    if found is None or not found.worst < math.inf:
-        return raw, 0, notes
-    others = sum(used != seq for used in found.used)
-    if others:
-        notes.append(f"combined with {words(others)}")
-    return found.answered(), others, notes
+    return raw if found is None else found.answered(), len(others), notes
 
 
 def label(choice: Choice, others: int) -> str:

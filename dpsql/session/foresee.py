@@ -8,22 +8,21 @@ from collections.abc import Callable
 from dpsql.curator.quote import Noise as Drawn
 from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.noises import Alike, Noise
-from dpsql.planner import Choice, Terms, error, missing
+from dpsql.planner import Terms, error
 from dpsql.query.compile import Compiled
 from dpsql.release import Budget, Candidate, Cost
-from dpsql.schema import Dataset
 from dpsql.session import tell
 from dpsql.session.build import Head
 from dpsql.session.earlier import REUSE, label, words
+from dpsql.session.wanted import Wanted
 
 Foreseen = tuple[Head, tuple[Noise, ...], tuple[Candidate, ...]]
 
 
 def foreseen(
     compiled: Compiled,
-    dataset: Dataset,
     archive: Archive | None,
-    choice: Choice,
+    plan: Wanted,
     terms: Terms,
     left: Budget,
     charged: Callable[[Drawn], Cost],
@@ -34,8 +33,7 @@ def foreseen(
     Without an archive nothing is used again.
     """
     workload = compiled.workload
-    found = None if archive is None else archive.find(workload)
-    rest = missing(choice, found, workload, dataset, terms)
+    found, rest = plan.found, plan.rest
     if rest is None:
         assert found is not None
         free, known = tell.nothing(terms), found.noises(workload)
@@ -47,7 +45,7 @@ def foreseen(
     noises: tuple[Noise, ...] = (Alike(rest.event),) * len(workload.blocks)
     if then is not None and then.worst < math.inf:
         noises, others = then.noises(workload), len(then.used) - 1
-    if rest is not choice:
+    if rest is not plan.choice:
         candidate = Candidate(
             label(rest, others), rest.price, error(workload, noises), charged(rest.noise)
         )

@@ -24,7 +24,7 @@ from dpsql.curator.quote import moved
 from dpsql.errors import NoGrant, SourceError, UsageError
 from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.noises import Alike, Noise
-from dpsql.planner import Terms, candidates, choose, missing
+from dpsql.planner import Terms, candidates
 from dpsql.query.bind import Bound, Probe, bind
 from dpsql.query.catalogue import Catalogue
 from dpsql.query.compile import Compiled, compile_bound
@@ -33,7 +33,7 @@ from dpsql.query.parse import Ask, Describe, Explain, Set, Show
 from dpsql.release import Budget, Cost, Plan, Release
 from dpsql.schema import Dataset
 from dpsql.session import tell
-from dpsql.session.asked import asked_of, check_delta, known, statement
+from dpsql.session.asked import check_delta, known, statement
 from dpsql.session.build import Head, Paid, build, build_plan, require_level
 from dpsql.session.charge import Charge
 from dpsql.session.earlier import REUSE, Earlier, label, settled, words
@@ -41,6 +41,7 @@ from dpsql.session.foresee import foreseen
 from dpsql.session.ours import told
 from dpsql.session.params import literals, require_all
 from dpsql.session.settings import Settings
+from dpsql.session.wanted import wanted
 
 _KEPT = 256  # statements whose compiled form is kept
 
@@ -248,10 +249,9 @@ class Session:
         terms = Terms.of(balance.grant)
         check_delta(ask, terms.delta)
         dataset, grid = bound.dataset, self._grid(bound.dataset)
-        choice = choose(compiled.workload, dataset, asked_of(compiled, settings), terms)
         archive = self._archive(dataset) if settings.reuse else None
-        found = None if archive is None else archive.find(compiled.workload)
-        rest = missing(choice, found, compiled.workload, dataset, terms)
+        plan = wanted(compiled, dataset, settings, terms, archive)
+        found, rest = plan.found, plan.rest
         if rest is None:
             assert found is not None
             free = tell.nothing(terms)
@@ -296,7 +296,7 @@ class Session:
         require_level(compiled, settings.confidence)
         priced = any(x is not None for x in (settings.epsilon, settings.rho, settings.accuracy))
         budget: Budget | None = None
-        workload, asked = compiled.workload, asked_of(compiled, settings)
+        workload = compiled.workload
         try:
             balance = self.ledger.balance(self.user, bound.dataset.name)
             terms, budget = Terms.of(balance.grant), tell.budget(balance)
@@ -311,15 +311,18 @@ class Session:
             return tell.price(found.charged, terms)
 
         check_delta(ask, terms.delta)
-        choice = choose(workload, bound.dataset, asked, terms)
-        listed = candidates(workload, bound.dataset, asked, terms, charged if budget else None)
+        archive = None
+        if settings.reuse and budget is not None:
+            archive = self._archive(bound.dataset)
+        plan = wanted(compiled, bound.dataset, settings, terms, archive)
+        choice = plan.choice
+        listed = candidates(
+            workload, bound.dataset, plan.asked, terms, choice, charged if budget else None
+        )
         head = Head(choice.backend, choice.price, None, None)
         noises: tuple[Noise, ...] = (Alike(choice.event),) * len(workload.blocks)
         if budget is not None:
-            archive = self._archive(bound.dataset) if settings.reuse else None
-            head, noises, listed = foreseen(
-                compiled, bound.dataset, archive, choice, terms, budget, charged, listed
-            )
+            head, noises, listed = foreseen(compiled, archive, plan, terms, budget, charged, listed)
         found = moved(workload, bound.dataset)
         return build_plan(
             compiled, self._grid(bound.dataset), noises, listed, found, settings, head

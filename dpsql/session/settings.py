@@ -31,7 +31,8 @@ class Settings:
 
     epsilon     price of a statement: it alone is (epsilon, delta of the grant)-private
     rho         the same in zCDP
-    accuracy    largest half-width of an interval, in rows (or units of a sum), at the least price;
+    accuracy    largest half-width of an interval, in rows (or units of a sum), or as '2%' of the
+                least count released before for the same statement, at the least price;
                 at most one of these three
     confidence  level of the intervals, above 0 and below 1
     backend     auto, gaussian or laplace
@@ -42,16 +43,18 @@ class Settings:
 
     epsilon: float | None = None
     rho: float | None = None
-    accuracy: float | None = None
+    accuracy: float | str | None = None
     confidence: float = 0.95
     backend: str = "auto"
     intervals: bool = False
     clamp: bool = False
-    reuse: bool = False
+    reuse: bool = True
 
     def __post_init__(self) -> None:
         for name, most in (("epsilon", 1e9), ("rho", 1e9), ("accuracy", 1e15)):
             value = getattr(self, name)
+            if isinstance(value, str):
+                value = float(value.rstrip("%"))
             if value is not None and not (1e-12 <= value <= most and math.isfinite(value)):
                 raise UsageError(f"{name} is a number from 1e-12 to {most:g}, not {value!r}")
         given = [name for name in _PRICES if getattr(self, name) is not None]
@@ -121,11 +124,9 @@ def read(name: str, value: Any) -> Any:
         case "epsilon" | "rho" | "accuracy":
             if value is None or value == "unset":
                 return None
-            if name == "accuracy" and str(value).strip().endswith("%"):
-                raise UsageError(
-                    f"accuracy is a number of rows (or units of a sum), not {value!r}: a share of"
-                    " an answer is not known before it is bought"
-                )
+            text = str(value).strip()
+            if name == "accuracy" and text.endswith("%"):
+                return f"{_number(name, text[:-1]):g}%"
             return _number(name, value)
         case "confidence":
             text = str(value).strip()

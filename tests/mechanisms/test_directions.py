@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpsql.accounting.events import Gaussian, Laplace
-from dpsql.mechanisms.directions import reach
+from dpsql.mechanisms.directions import normals, reach
 from dpsql.mechanisms.law import atoms, stddev
 from dpsql.mechanisms.quantile import half_width
 
@@ -146,3 +146,34 @@ def test_more_answers_and_higher_levels_reach_farther():
         assert by_level == sorted(by_level)
         by_terms = [reach(law, 0.95, terms) for terms in (2, 3, 8)]
         assert by_terms == sorted(by_terms)
+
+
+@pytest.mark.parametrize("sigma", [2, Fraction(5, 2), 4, 12])
+def test_any_number_of_noises_stay_within_the_normal_bound(sigma):
+    """By exact laws, from one answer to sixty, few heavy ones among them; and not much too far."""
+    rng = np.random.default_rng(35)
+    law = gauss(sigma)
+    directions = [[1], [1, 1], [1] * 16, [1] * 60, [1, 2, 4, 8, 16], [7] + [1] * 40]
+    directions += [rng.integers(1, 12, int(k)).tolist() for k in rng.integers(2, 60, 12)]
+    for level in (0.5, 0.9, 0.95, 0.999, 1 - 1e-6):
+        z = normals(float(sigma), level)
+        needed = [least_z(law, level, weights) for weights in directions]
+        assert max(needed) <= z + 1e-9
+        if sigma >= 4 and 0.9 <= level <= 0.95:
+            assert z <= min(needed) + 1.0 / float(sigma) + 0.15
+    assert normals(1e6, 0.95) == pytest.approx(1.959964, abs=1e-4)
+
+
+def test_noises_of_different_stddevs_stay_within_the_bound_of_the_least():
+    """Z of stddev 4 plus 3 Z' of stddev 2, by convolution."""
+    wide, fine = gauss(4), gauss(2)
+    points = np.arange(-60, 61)
+    joint = np.zeros(4 * 60 * 2 + 1)
+    for value, chance in zip(points, atoms(fine, 60), strict=True):
+        joint[240 + 3 * value - 60 : 240 + 3 * value + 61] += chance * atoms(wide, 60)
+    for level in (0.5, 0.95, 0.999):
+        reach_of = normals(2.0, level) * math.sqrt(16 + 36)
+        inside = joint[np.abs(np.arange(-240, 241)) <= reach_of].sum()
+        assert inside >= level
+        nearer = joint[np.abs(np.arange(-240, 241)) <= reach_of * 0.6].sum()
+        assert nearer < level

@@ -75,3 +75,43 @@ def test_estimates_and_covariances_are_those_of_dense_least_squares(seen, asked)
             block = covariance[np.ix_(mine[group], mine[group])]
             scale = np.abs(block).max() + 1e-12
             assert fitted.spread.covariance[group] == pytest.approx(block, abs=1e-6 * scale)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT sex, region, age, smoker, COUNT(*) FROM town"
+        " GROUP BY CUBE (sex, region, age, smoker)",
+        "SELECT sex, AVG(age), COUNT(*), SUM(age) FROM town GROUP BY CUBE (sex)",
+        "SELECT sex, region, VAR_POP(age), COUNT(*) FROM town GROUP BY ROLLUP (sex, region)",
+    ],
+)
+def test_whole_numbers_keep_the_sums_that_were_measured(sql):
+    """Rounding moves a sum by at most what three rows can."""
+    asked = workload(sql)
+    draw = np.random.default_rng(5)
+    answers = asked.matvec(CODES, draw.integers(0, 50, CELLS))
+    for block in answers:
+        block += np.rint(draw.normal(0, 40, block.shape)).astype(np.int64)
+    fit = Fit(Model.of(measured(asked, 1600)), values(asked, answers))
+    counted = workload("SELECT sex, region, COUNT(*) FROM town GROUP BY CUBE (sex, region)")
+    for question in (asked, counted):
+        for block, fitted in zip(question.blocks, fit.answers(question), strict=True):
+            row = np.array([weight.largest for weight in block.weights])
+            off = np.abs(fitted.shown - fitted.centre) / row
+            assert off[fitted.spread.known].max(initial=0.0) <= 3.0
+
+
+def test_every_way_to_invert_is_tried():
+    """Which way is taken follows from what was measured."""
+    from dpsql.mechanisms.inverse import inverse
+
+    ways = {
+        "SELECT sex, region, COUNT(*) FROM town GROUP BY ALL": "_Disjoint",
+        "SELECT sex, region, COUNT(*) FROM town GROUP BY CUBE (sex, region)": "_Marginals",
+        "SELECT AVG(age), COUNT(*) FROM town": "_ByRows",
+        "SELECT age, COUNT(*), SUM(age) FROM town GROUP BY CUBE (age)": "_ByAtoms",
+    }
+    for sql, way in ways.items():
+        model = Model.of(measured(workload(sql), 4))
+        assert type(inverse(model.design, model.precisions)).__name__ == way

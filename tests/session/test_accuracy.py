@@ -75,7 +75,9 @@ def test_a_pure_grant_gives_accuracy_by_laplace_noise(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"accuracy": "2%"}, "is not known before it is bought"),
+        ({"accuracy": "2%"}, "no earlier release tells the counts"),
+        ({"accuracy": "0%"}, "accuracy is a number from"),
+        ({"accuracy": "much%"}, "accuracy is a number, not 'much'"),
         ({"accuracy": 5, "epsilon": 1}, "each decide what a statement costs"),
         ({"accuracy": -1}, "accuracy is a number from"),
         ({"accuracy": float("nan")}, "accuracy is a number from"),

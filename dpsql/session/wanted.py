@@ -1,0 +1,145 @@
+"""What a statement is to be answered with: what is there already, and what is still to buy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpsql.accounting.events import Gaussian
+from dpsql.curator.quote import GaussianNoise
+from dpsql.errors import UsageError
+from dpsql.mechanisms.archive import Archive, Found
+from dpsql.mechanisms.gaussian import short
+from dpsql.mechanisms.noises import Alike
+from dpsql.planner import Asked, Choice, Terms, choose, chosen, missing
+from dpsql.query.compile import Compiled
+from dpsql.query.estimators import Count
+from dpsql.schema import Dataset
+from dpsql.session.build import widest
+from dpsql.session.settings import Settings
+
+STEPS = 64  # of a grid of variances, in a factor of 2
+_FAR = 1 << 13  # steps from the first guess
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was asked, the choice without reuse, what earlier releases say, and what is to buy.
+
+    `rest` is None where there is nothing to buy.
+    """
+
+    asked: Asked
+    choice: Choice
+    found: Found | None
+    rest: Choice | None
+
+
+def wanted(
+    compiled: Compiled,
+    dataset: Dataset,
+    settings: Settings,
+    terms: Terms,
+    archive: Archive | None,
+) -> Wanted:
+    """What answers a statement; without an archive nothing is used again. Raises UsageError."""
+    workload = compiled.workload
+    found = None if archive is None else archive.find(workload)
+    if settings.accuracy is None:
+        asked = Asked(settings.epsilon, settings.rho, settings.backend)
+        choice = choose(workload, dataset, asked, terms)
+        return Wanted(asked, choice, found, missing(choice, found, workload, dataset, terms))
+    half = accuracy(settings.accuracy, compiled, found)
+    width = widest(compiled, settings.confidence)
+    alike = len(workload.blocks)
+    asked = Asked(backend=settings.backend, accuracy=half,
+                  widest=lambda law: width((Alike(law),) * alike))  # fmt: skip
+    choice = choose(workload, dataset, asked, terms)
+    for said in (found, None if archive is None else archive.same(workload)):
+        if said is not None and said.worst < math.inf and width(said.noises(workload)) <= half:
+            return Wanted(asked, choice, said, None)
+    if archive is None or not isinstance(choice.noise, GaussianNoise):
+        return Wanted(asked, choice, found, choice)
+
+    alone = choice.noise
+
+    def bought(before: Found | None) -> Wanted:
+        """The cheapest noise whose answers, combined with what was said before, are as narrow."""
+        first = archive.planned(workload, choice.event, before)
+        if first is None or first.spreads is None:  # what is measured is what is said
+            return Wanted(asked, choice, before, choice)
+
+        def holds(variance: Fraction) -> bool:
+            then = archive.planned(workload, Gaussian(1, short(variance).variance), before)
+            return then is not None and width(then.noises(workload)) <= half
+
+        best = short(_most(holds, alone.variance))
+        rest = chosen(choice.backend, best, workload, dataset, terms)
+        return Wanted(asked, choice, before, rest)
+
+    # alone where that is cheaper: a sum of several noises has a bound, not an exact interval
+    plans = [bought(before) for before in dict.fromkeys([found, None])]
+    return min(plans, key=lambda plan: plan.rest.event.rho if plan.rest else 0)
+
+
+def accuracy(given: float | str, compiled: Compiled, found: Found | None) -> float:
+    """The half-width asked for, in rows; a percentage is of the least count that was released.
+
+    Raises UsageError where no count of the statement was.
+    """
+    if not isinstance(given, str):
+        return given
+    if found is None or found.worst == math.inf:
+        raise UsageError(
+            f"accuracy = '{given}' is a share of a count that was released before, and no earlier "
+            "release tells the counts of this statement: ask it once by a price, or by an accuracy "
+            "in rows"
+        )
+    counts = [
+        int(values.min()) // factors[estimator.weight]
+        for select, answers, factors in zip(
+            compiled.selects, found.answered().answers, compiled.factors, strict=True
+        )
+        for estimator in select.estimators
+        if isinstance(estimator, Count)
+        for values in (answers[:, estimator.weight],)
+        if values.size
+    ]
+    if not counts:
+        raise UsageError(f"accuracy = '{given}' is a share of a count, and the statement has none")
+    if not min(counts) > 0:
+        raise UsageError(
+            f"accuracy = '{given}' is a share of the least count that was released, which is "
+            f"{min(counts)}: give an accuracy in rows"
+        )
+    return float(given.rstrip("%")) / 100.0 * min(counts)
+
+
+def _most(holds: Callable[[Fraction], bool], guess: Fraction) -> Fraction:
+    """The largest variance of a fixed grid that `holds`, as all smaller ones do; near `guess`.
+
+    All widths are looked for on one grid, so that a wider one never costs more.
+    """
+
+    def tried(index: int) -> bool:
+        return holds(Fraction(2.0 ** (index / STEPS)))
+
+    low = math.floor(math.log2(guess) * STEPS)
+    step = 1
+    if tried(low):
+        while step < _FAR and tried(low + step):
+            low, step = low + step, 2 * step
+        high = low + step
+    else:
+        high = low
+        while not tried(high - step):
+            high, step = high - step, 2 * step
+            if step > _FAR:
+                raise UsageError("no noise that can be drawn is as small as this accuracy asks for")
+        low = high - step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if tried(middle) else (low, middle)
+    return Fraction(2.0 ** (low / STEPS))

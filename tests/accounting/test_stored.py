@@ -1,0 +1,64 @@
+"""Releases as bytes: what is read back is what was written, and nothing else is read."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpsql.accounting.events import Gaussian, Laplace
+from dpsql.accounting.stored import Stored
+from tests.mechanisms.measured import CELLS, CODES, workload
+
+STATEMENTS = [
+    "SELECT COUNT(*) FROM town",
+    "SELECT sex, region, AVG(age), COUNT(*) FROM town WHERE age > 1 GROUP BY CUBE (sex, region)",
+    "SELECT VAR_POP(age) FROM town WHERE smoker UNION ALL SELECT SUM(age) FROM town",
+    "SELECT COUNT(*) FROM town WHERE sex = 'f' AND sex = 'm'",
+]
+LAWS = [Gaussian(7, Fraction(31, 4)), Laplace(5, 3, Fraction(9, 2))]
+
+
+def stored(sql, law):
+    asked = workload(sql)
+    found = Stored.of(asked, law, asked.matvec(CODES, np.arange(CELLS) * 10**6))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: type(law).__name__)
+@pytest.mark.parametrize("sql", STATEMENTS)
+def test_what_is_read_is_what_was_written(sql, law):
+    one = stored(sql, law)
+    other = Stored.from_bytes(one.to_bytes())
+    assert other.columns == one.columns
+    assert [f.key for f in other.families] == [f.key for f in one.families]
+    assert [f.factor for f in other.families] == [f.factor for f in one.families]
+    for a, b in zip(one.values, other.values, strict=True):
+        assert (a == b).all() and b.dtype == np.int64
+    same = other.law.variance == law.variance if isinstance(law, Gaussian) else other.law.scale
+    assert same
+    assert len(one.to_bytes()) < 4000
+
+
+def test_a_cube_of_many_groups_takes_a_few_bytes_a_group():
+    keys = "sex, region, age, smoker"
+    sql = f"SELECT {keys}, COUNT(*) FROM town GROUP BY CUBE ({keys})"
+    one = stored(sql, LAWS[0])
+    assert len(one.to_bytes()) < 16 * sum(len(values) for values in one.values) + 2000
+
+
+@pytest.mark.parametrize("place", range(0, 400, 7))
+def test_damaged_bytes_are_no_release(place):
+    data = bytearray(stored(STATEMENTS[0], LAWS[0]).to_bytes())
+    data[place % len(data)] ^= 0x55
+    with pytest.raises(ValueError):
+        Stored.from_bytes(bytes(data))
+    with pytest.raises(ValueError):
+        Stored.from_bytes(b"")
+
+
+def test_values_beyond_64_bits_are_not_kept():
+    asked = workload("SELECT COUNT(*) FROM town")
+    assert Stored.of(asked, LAWS[0], [np.array([[1 << 70]], object)]) is None
