@@ -320,8 +320,8 @@ class Answers:
                 clip = (float(lo), float(hi))
                 if lo == hi:
                     return self._ratio({below: lo}, {below: Fraction(1)}, clip)
-                rows = {above: Fraction(1), below: Fraction(1)}
-                return self._ratio({above: hi, below: lo}, rows, clip)
+                rows = of.added({above: Fraction(1)}, {below: Fraction(1)})  # they may be one
+                return self._ratio(of.added({above: hi}, {below: lo}), rows, clip)
             case Spread():
                 return self._spread(estimator)
 
@@ -369,10 +369,10 @@ class Answers:
         value = parts.value() * scale
         with np.errstate(all="ignore"):
             outer = scale * (0.5 / np.sqrt(value) if root else np.ones_like(value))
-            gradient = {
-                w: slope * outer * self._factors[w] / t
-                for w, slope, t in zip(weights, parts.slopes(), times, strict=True)
-            }
+            gradient: dict[int, Floats] = {}
+            for w, slope, t in zip(weights, parts.slopes(), times, strict=True):
+                each = slope * outer * self._factors[w] / t
+                gradient[w] = gradient[w] + each if w in gradient else each  # two may be one
 
         def bounds(level: float) -> tuple[Floats, Floats]:
             low, high = (end * scale for end in middle.bounds(level))

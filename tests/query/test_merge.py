@@ -120,3 +120,45 @@ def test_estimators_keep_their_own_units() -> None:
     assert isinstance(count, Count) and isinstance(two, Sum) and isinstance(half, Sum)
     assert (count.weight, two.weight, half.weight) == (0, 0, 0)
     assert (two.unit, half.unit * 2) == (2, 1)
+
+
+MIDDLE = loads("""
+dataset = "t"
+neighbours = "add-remove"
+unit = "row"
+[source]
+table = "t"
+[columns]
+n = {type = "integer", min = -10, max = 20, nullable = true}
+s = {type = "category", values = ["x", "y", "z"]}
+q = {type = "boolean"}
+""")
+ONE_VALUE = [  # all reach one value alone: at an end, the middle or elsewhere in the range
+    f"{aggregate}({value}) FROM t WHERE {where}"
+    for aggregate in ("AVG", "SUM", "STDDEV", "STDDEV_POP", "VAR_SAMP", "COUNT")
+    for value, where in (
+        *(("n", f"n = {v} AND s = 'x' OR n = {v} AND q") for v in (-10, 3, 5, 20)),
+        *((f"CASE WHEN n = {v} AND q THEN n END", "TRUE") for v in (-10, 5, 20)),
+        ("CASE WHEN TRUE THEN 0 WHEN q THEN NULL ELSE -n END", "n IS NOT NULL"),
+        ("abs(n)", "n = 10 OR n IS NULL AND q"),
+        ("n", "(n, s) IN ((5, 'x'), (5, 'y'))"),
+        ("CASE WHEN n = 5 THEN 7 ELSE 7 END", "s <> 'z'"),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rest", ONE_VALUE)
+@pytest.mark.parametrize("by", ["", "GROUP BY s ORDER BY s"])
+def test_aggregates_of_one_value_that_is_left_are_that_value(rest: str, by: str) -> None:
+    """Their parts may be one linear query, whose coefficients then add."""
+    grid = Grid(MIDDLE)
+    rows = list(itertools.product((-10, 3, 5, 7, 10, 20, None), "xyz", (True, False))) * 2
+    sql = f"SELECT {'s, ' if by else ''}{rest} {by}"
+    found = {row[:-1]: row[-1] for row in answer(sql, MIDDLE, grid, counted(MIDDLE, rows)).rows}
+    with duckdb.connect() as judge:
+        judge.execute("CREATE TABLE t (n BIGINT, s TEXT, q BOOLEAN)")
+        judge.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
+        expected = judge.execute(sql).fetchall()
+    for *key, value in expected:
+        assert found.pop(tuple(key)) == (pytest.approx(value) if value is not None else None)
+    assert all(value in (0, None) for value in found.values())  # groups that the data lack
