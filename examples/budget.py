@@ -19,7 +19,7 @@ from pathlib import Path
 import dpsql
 
 ROOT = Path(__file__).resolve().parent.parent
-QUESTION = "SELECT COUNT(*) FROM adult WHERE age < 30"
+QUESTION = "SELECT COUNT(*) FROM adult WHERE age < ?"
 
 ledger = dpsql.Ledger.memory()
 ledger.grant("alice", dataset="adult", epsilon=0.3)
@@ -31,12 +31,13 @@ with dpsql.connect(
     ledger=ledger,
     epsilon=0.1,
 ) as con:
-    plan = con.explain(QUESTION)  # free, and reads no private data
+    plan = con.explain(QUESTION, [30])  # free, and reads no private data
     print(f"predicted: standard error {plan.stderr[0][0]:.1f} rows at epsilon 0.1")
+    # Each question is another one: what was asked before is free.
     # Costs do not add up in epsilon: seven questions at 0.1 are 0.281 together.
     for number in range(1, 100):
         try:
-            con.execute(QUESTION)
+            con.execute(QUESTION, [29 + number])
         except dpsql.BudgetExceeded:
             print(f"{number}: refused, nothing was charged")
             break

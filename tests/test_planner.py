@@ -237,10 +237,14 @@ def test_totals_of_equal_prices_follow_the_closed_form():
 
 
 def test_candidates_are_all_that_could_answer():
-    listed = candidates(counts(2), dataset(), Asked(rho=0.01), TERMS)
+    given = choose(counts(2), dataset(), Asked(rho=0.01), TERMS)
+    listed = candidates(counts(2), dataset(), Asked(rho=0.01), TERMS, given)
     assert [found.backend for found in listed] == ["gaussian", "laplace"]
     assert listed[0].rmse < listed[1].rmse
-    assert [c.backend for c in candidates(counts(2), dataset(), Asked(), PURE)] == ["laplace"]
+    assert listed[0].price == given.price
+    pure = choose(counts(2), dataset(), Asked(), PURE)
+    found = candidates(counts(2), dataset(), Asked(), PURE, pure)
+    assert [c.backend for c in found] == ["laplace"]
 
 
 def test_errors_are_in_units_of_the_largest_weight():

@@ -28,7 +28,6 @@ import os
 import sqlite3
 import threading
 import time
-import urllib.parse
 from collections.abc import Callable
 from os import PathLike
 from typing import TypeVar
@@ -38,15 +37,13 @@ from dpsql.accounting.book import Page
 from dpsql.accounting.guard import ANCHOR
 from dpsql.accounting.rows import FORMAT, NAME
 from dpsql.accounting.secret import settle
-from dpsql.accounting.sqlite_page import REMEDY, SCHEMA, UPGRADE, SqlitePage, damaged, stamp
+from dpsql.accounting.sqlite_file import check_stamp, connect, fill, is_still, set_up, upgrade
+from dpsql.accounting.sqlite_page import SqlitePage, damaged, stamp
 from dpsql.errors import LedgerError
 
 T = TypeVar("T")
 
-APPLICATION = 0x4450534C  # "DPSL"
-PAGE = 4096  # bytes of a page of the file
 PATIENCE = 30.0  # seconds that a busy ledger is waited for
-STEP = 0.1  # seconds that SQLite itself waits, deaf to Ctrl-C
 PAUSE = 0.001  # seconds between two attempts
 CHECKPOINT = 256  # entries between checkpoints of the write-ahead log
 
@@ -193,19 +190,19 @@ class SqliteBook:
                 f"there is no ledger {self.name}; a first grant makes one:"
                 " dpsql budget grant DB USER --epsilon E"
             )
-        self.still = still = _still(self.path)
-        connection = _open(self.path, "mode=ro&immutable=1" if still else "mode=rw")
+        self.still = still = is_still(self.path)
+        connection = connect(self.path, "mode=ro&immutable=1" if still else "mode=rw")
         try:
-            form = _check_stamp(connection, self.path)
+            form = check_stamp(connection, self.path)
             if not still:
-                _set_up(connection, self.name)
+                set_up(connection, self.name)
             if form < FORMAT and still:
                 raise LedgerError(
                     f"{self.name} is of an earlier format, and this user may not write to it: open"
                     " it once as its owner (dpsql budget show DB)"
                 )
             if form < FORMAT:
-                _upgrade(connection)
+                upgrade(connection)
             ledger = stamp(connection)[1]
             if NAME.fullmatch(ledger) is None:
                 raise damaged(self.name)
@@ -252,7 +249,7 @@ class SqliteBook:
         try:
             os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             try:
-                _fill(draft)
+                fill(draft)
                 settle(draft, self.path)
             finally:
                 for suffix in ("", "-wal", "-shm"):
@@ -262,112 +259,6 @@ class SqliteBook:
             raise LedgerError(f"{self.name}: the ledger cannot be made: {error.strerror}") from None
         except sqlite3.Error as error:
             raise LedgerError(_complaint(self.name, error)) from None
-
-
-def _still(path: str) -> bool:
-    """Whether a ledger is to be read as a file that nobody writes to.
-
-    SQLite makes a -shm file beside a ledger that it opens, so a ledger in a folder where this user
-    may not is read on its own. Others must not write to it meanwhile: its log, the -wal that is
-    there while somebody has it open, must be missing or empty.
-    """
-    real = os.access in os.supports_effective_ids
-    places = (path, os.path.dirname(path))
-    if all(os.access(place, os.W_OK, effective_ids=real) for place in places):
-        return False
-    with contextlib.suppress(OSError):
-        if os.path.getsize(path + "-wal"):
-            raise LedgerError(
-                f"{os.path.basename(path)}: the ledger is open elsewhere, or was not closed, and "
-                "this user may not write beside it: read it as its owner, or once it is closed"
-            )
-    return True
-
-
-def _open(path: str, mode: str = "mode=rw") -> sqlite3.Connection:
-    """A connection to the existing file `path`, which it never makes."""
-    return sqlite3.connect(
-        f"file:{urllib.parse.quote(os.fsencode(path))}?{mode}",
-        uri=True,
-        timeout=STEP,
-        isolation_level=None,
-        check_same_thread=False,
-    )
-
-
-def _check_stamp(connection: sqlite3.Connection, path: str) -> int:
-    """The format of the file. Raises LedgerError unless it is a ledger of one that is known."""
-    name = os.path.basename(path)
-    application = _pragma(connection, "application_id")
-    form = _pragma(connection, "user_version")
-    if application == 0 and _pragma(connection, "page_count") == 0:
-        raise LedgerError(f"{name} is empty, not a ledger: was it truncated? {REMEDY}")
-    if application != APPLICATION:
-        raise LedgerError(f"{name} is a database of something else, not a ledger")
-    if not isinstance(form, int) or form < 1:
-        raise damaged(name)
-    if form > FORMAT:
-        raise LedgerError(
-            f"{name}: the ledger has format {form}, and this dpsql reads up to {FORMAT}:"
-            " it was written by a newer one; upgrade dpsql"
-        )
-    whole_pages = os.stat(path).st_size % PAGE == 0
-    if not whole_pages or stamp(connection)[0] != form:
-        raise damaged(name)
-    return form
-
-
-def _upgrade(connection: sqlite3.Connection) -> None:
-    """Bring a ledger of the first format to this one, in one transaction."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        if _pragma(connection, "user_version") == 1:  # no other process was first
-            for statement in UPGRADE:
-                connection.execute(statement)
-            connection.execute("UPDATE meta SET format = 2")
-            connection.execute("PRAGMA user_version = 2")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
-def _set_up(connection: sqlite3.Connection, name: str) -> None:
-    if _pragma(connection, "journal_mode") != "wal" and (
-        _pragma(connection, "journal_mode = WAL") != "wal"
-    ):
-        raise LedgerError(
-            f"{name}: the ledger must lie on a local disk; this file system cannot share memory"
-        )
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA fullfsync = ON")  # macOS: through the disk's own cache
-    connection.execute("PRAGMA wal_autocheckpoint = 0")
-    connection.execute("PRAGMA cell_size_check = ON")
-    connection.execute("PRAGMA trusted_schema = OFF")
-
-
-def _pragma(connection: sqlite3.Connection, text: str) -> object:
-    return connection.execute(f"PRAGMA {text}").fetchall()[0][0]
-
-
-def _fill(path: str) -> None:
-    """Write the empty ledger into the empty file `path`, down to the disk."""
-    connection = _open(path)
-    try:
-        connection.execute(f"PRAGMA page_size = {PAGE}")
-        _set_up(connection, path)
-        connection.executescript(
-            f"BEGIN; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};{SCHEMA}"
-        )
-        connection.execute(
-            "INSERT INTO meta (one, format, ledger) VALUES (1, ?, ?)",
-            (FORMAT, os.urandom(16).hex()),
-        )
-        connection.execute("COMMIT")
-        _pragma(connection, "wal_checkpoint(TRUNCATE)")
-    finally:
-        connection.close()
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -97,8 +97,9 @@ def setting_options(command: F) -> F:
             click.option("--rho", type=float, help="Price in zCDP, instead of epsilon."),
             click.option(
                 "--accuracy",
-                type=float,
-                help="Half-width of the widest interval, in rows: the least price that gives it.",
+                metavar="ROWS|PERCENT",
+                help="Half-width of the widest interval, in rows, or 2% of the least count that "
+                "was released before: the least price that gives it.",
             ),
             click.option(
                 "--confidence", type=float, help="Level of the intervals. [default: 0.95]"
@@ -121,8 +122,8 @@ def setting_options(command: F) -> F:
             click.option(
                 "--reuse/--no-reuse",
                 default=None,
-                help="Keep answers, and answer from kept ones where they are accurate enough, free."
-                " [default: no-reuse]",
+                help="Answer from what was released before where that is accurate enough, free; "
+                "--no-reuse buys afresh. [default: reuse]",
             ),
         ]
     ):

@@ -18,7 +18,8 @@ from dpsql.accounting.book import Page
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.guard import TAIL
 from dpsql.accounting.ledger import Ledger
-from dpsql.accounting.sqlite_book import APPLICATION, CHECKPOINT, SqliteBook
+from dpsql.accounting.sqlite_book import CHECKPOINT, SqliteBook
+from dpsql.accounting.sqlite_file import APPLICATION
 from dpsql.errors import BudgetExceeded, LedgerError, NoGrant
 
 EVENT = Gaussian(1, Fraction(500))

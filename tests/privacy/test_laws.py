@@ -80,6 +80,7 @@ def test_randomness_comes_from_the_operating_system_alone():
         "accounting/memory_book.py": {"urandom"},  # names of files and of ledgers
         "accounting/postgres_book.py": {"urandom"},
         "accounting/sqlite_book.py": {"urandom"},
+        "accounting/sqlite_file.py": {"urandom"},
         "accounting/secret.py": {"urandom"},  # keys
         "curator/bits.py": {"urandom"},
         "curator/engines/duckdb.py": {"urandom"},  # the name of rows that are read once
@@ -120,7 +121,7 @@ def test_true_counts_are_opened_in_few_known_places():
 
 
 # an attribute of the same name that is no sealed value's
-NAMESAKES = {"query/empty.py": {"_open"}, "accounting/sqlite_book.py": {"_open"}}
+NAMESAKES = {"query/empty.py": {"_open"}}
 
 
 def test_nothing_of_the_analyst_is_imported_behind_the_wall():

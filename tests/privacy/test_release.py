@@ -253,7 +253,8 @@ random.seed(0)
 numpy.random.seed(0)
 from dpsql.session import Session
 def answers(session):
-    return [[n for _, n in session.answer(sys.argv[2], rho=1e-3).rows] for _ in range(3)]
+    ask = lambda: session.answer(sys.argv[2], rho=1e-3, reuse=False).rows
+    return [[n for _, n in ask()] for _ in range(3)]
 def told():
     with Session(sys.argv[1], user="alice") as session:
         return answers(session)
