@@ -85,6 +85,23 @@ def purse_options(command: F) -> F:
     return schema_option(user_option(ledger_option(command)))
 
 
+class _Accuracy(_Type):
+    """A number of rows, or a percentage as text."""
+
+    name = "accuracy"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | str:
+        from dpsql.session.settings import read
+
+        try:
+            found: float | str = read("accuracy", value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+        return found
+
+
 def setting_options(command: F) -> F:
     """The settings of a statement."""
     for option in reversed(
@@ -97,6 +114,7 @@ def setting_options(command: F) -> F:
             click.option("--rho", type=float, help="Price in zCDP, instead of epsilon."),
             click.option(
                 "--accuracy",
+                type=_Accuracy(),
                 metavar="ROWS|PERCENT",
                 help="Half-width of the widest interval, in rows, or 2% of the least count that "
                 "was released before: the least price that gives it.",
