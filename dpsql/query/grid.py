@@ -22,6 +22,7 @@ from dpsql.query.describe import Describer, Outputs, Params
 from dpsql.query.empty import SCHEMA, Empty, EmptyError
 from dpsql.query.expr import Column, Const, Expr, columns, quote, render, walk, written
 from dpsql.query.failure import explain
+from dpsql.query.integers import compared
 from dpsql.query.points import points
 from dpsql.query.predicate import TRUE, UNKNOWN, Leaf
 from dpsql.query.statement import Bound
@@ -105,7 +106,12 @@ class Grid:
                 found[expr] = kept
                 continue
             names = columns(expr)
-            if self._checked(names, expr, refuse).cells <= _SMALL:
+            domain = self._checked(names, expr, refuse)
+            table = compared(expr, self._dataset.column(names[0])) if len(names) == 1 else None
+            if table is not None:
+                found[expr] = leaf = Leaf(domain, table)
+                self._keep(("truth", expr), leaf, table.nbytes)
+            elif domain.cells <= _SMALL:
                 small.append(expr)
             else:
                 large.setdefault(names, []).append(expr)
