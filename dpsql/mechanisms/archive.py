@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -82,6 +83,9 @@ class Archive:
         self._kept = kept
         self._models: OrderedDict[tuple[int, ...], Model | None] = OrderedDict()
         self._fits: OrderedDict[tuple[int, ...], Fit] = OrderedDict()
+        self._said_last: weakref.WeakKeyDictionary[Workload, tuple[object, Found | None]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._lock = threading.RLock()
 
     @property
@@ -102,9 +106,15 @@ class Archive:
         """What the releases kept so far say of a workload; None for nothing."""
         with self._lock:
             self._kept.refresh()
+            known = self._said_last.get(workload)
+            if known is not None and known[0] == self._kept.state:
+                return known[1]
             if not _few(workload) or self._may_follow(workload):
-                return self._found(workload, None)
-            return self.same(workload)
+                found = self._found(workload, None)
+            else:
+                found = self.same(workload)
+            self._said_last[workload] = self._kept.state, found
+            return found
 
     def same(self, workload: Workload) -> Found | None:
         """What a single release of the very same queries says; None where there is none."""

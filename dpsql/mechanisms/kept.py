@@ -49,15 +49,20 @@ class Kept:
     def __init__(self, releases: Releases, name: Name) -> None:
         self.name = name
         self._releases = releases
-        self._seen = 0
+        self._seen = self._counted = 0
         self.columns: OrderedDict[int, Columns] = OrderedDict()
         self._stored: dict[int, Stored | None] = {}
         self._by_key: dict[str, list[int]] = {}
         self._told: dict[str, _Told] = {}  # by column
 
+    @property
+    def state(self) -> tuple[int, int]:
+        """It changes with every release that comes or goes."""
+        return self._seen, self._counted
+
     def copy(self) -> Kept:
         other = Kept(self._releases, self.name)
-        other._seen = self._seen
+        other._seen, other._counted = self._seen, self._counted
         other.columns, other._stored = self.columns.copy(), self._stored.copy()
         other._by_key = {key: list(seqs) for key, seqs in self._by_key.items()}
         other._told = dict(self._told)
@@ -81,6 +86,7 @@ class Kept:
             self._told.clear()
         self.columns[seq] = columns
         self._seen = max(self._seen, seq)
+        self._counted += 1
 
     def keep(self, seq: int, rests: tuple[int, ...]) -> None:
         """Write a release into the ledger, with what it rests on. Raises LedgerError."""
