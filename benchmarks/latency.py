@@ -14,7 +14,7 @@ from benchmarks.figures import Figure
 from benchmarks.tables import build
 from dpsql.session import Session
 
-ROUNDS = 300
+ROUNDS = 180  # while thresholds are new as well
 COUNT = "SELECT COUNT(*) FROM adult WHERE "
 SHAPES = (  # predicates by column set; two numbers each, so that every text is new
     "age > {0} AND hours_per_week <= {1}",

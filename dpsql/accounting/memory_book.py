@@ -42,6 +42,9 @@ class MemoryBook:
 
     note = write
 
+    def version(self) -> object:
+        return None
+
     def close(self) -> None:
         self._closed = True
 

@@ -92,6 +92,9 @@ class PostgresBook:
 
     note = write
 
+    def version(self) -> object:
+        return None
+
     def close(self) -> None:
         with self._lock:
             self._closed = True

@@ -23,9 +23,19 @@ class Releases:
 
     def __init__(self, book: Book) -> None:
         self._book = book
+        self._kept = 0  # by this process
+
+    def state(self, mine: int) -> object:
+        """Another value than before if others may have kept releases meanwhile; None for maybe.
+
+        `mine` is how many whoever asks has kept since this was opened.
+        """
+        version = self._book.version()
+        return None if version is None else (version, self._kept - mine)
 
     def keep(self, name: Name, seq: int, stored: Stored) -> None:
         """Keep what charge `seq` released. Raises LedgerError."""
+        self._kept += 1
         columns, data = json.dumps(list(stored.columns)), stored.to_bytes()
         self._book.note(lambda page: page.put_release(name, seq, columns, data))
 

@@ -37,7 +37,15 @@ from dpsql.accounting.book import Page
 from dpsql.accounting.guard import ANCHOR
 from dpsql.accounting.rows import FORMAT, NAME
 from dpsql.accounting.secret import settle
-from dpsql.accounting.sqlite_file import check_stamp, connect, fill, is_still, set_up, upgrade
+from dpsql.accounting.sqlite_file import (
+    check_stamp,
+    connect,
+    fill,
+    is_still,
+    pragma,
+    set_up,
+    upgrade,
+)
 from dpsql.accounting.sqlite_page import SqlitePage, damaged, stamp
 from dpsql.errors import LedgerError
 
@@ -70,6 +78,7 @@ class SqliteBook:
         self._connection: sqlite3.Connection | None = None
         self._files: tuple[tuple[int, int] | None, ...] = ()
         self._durable = False  # whether the connection is known to synchronise each transaction
+        self._opened = 0  # connections so far
         self._closed = False
         forks.watch(self)
         try:
@@ -91,6 +100,14 @@ class SqliteBook:
 
     def note(self, change: Callable[[Page], T]) -> T:
         return self._run("BEGIN IMMEDIATE", change, durable=False)
+
+    def version(self) -> object:
+        with self._lock:
+            try:
+                connection = self._ready()
+                return self._opened, pragma(connection, "data_version")
+            except (sqlite3.Error, LedgerError):
+                return None
 
     def close(self) -> None:
         with self._lock:
@@ -154,6 +171,7 @@ class SqliteBook:
         if self._connection is None:
             connection = self._connect()
             self._durable = False
+            self._opened += 1
             files = self._identity()
             self._files = (*self._files[:1], *files[len(self._files[:1]) :])
             self._connection = connection

@@ -50,9 +50,9 @@ def connect(path: str, mode: str = "mode=rw") -> sqlite3.Connection:
 def check_stamp(connection: sqlite3.Connection, path: str) -> int:
     """The format of the file. Raises LedgerError unless it is a ledger of one that is known."""
     name = os.path.basename(path)
-    application = _pragma(connection, "application_id")
-    form = _pragma(connection, "user_version")
-    if application == 0 and _pragma(connection, "page_count") == 0:
+    application = pragma(connection, "application_id")
+    form = pragma(connection, "user_version")
+    if application == 0 and pragma(connection, "page_count") == 0:
         raise LedgerError(f"{name} is empty, not a ledger: was it truncated? {REMEDY}")
     if application != APPLICATION:
         raise LedgerError(f"{name} is a database of something else, not a ledger")
@@ -73,7 +73,7 @@ def upgrade(connection: sqlite3.Connection) -> None:
     """Bring a ledger of the first format to this one, in one transaction."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if _pragma(connection, "user_version") == 1:  # no other process was first
+        if pragma(connection, "user_version") == 1:  # no other process was first
             for statement in UPGRADE:
                 connection.execute(statement)
             connection.execute("UPDATE meta SET format = 2")
@@ -86,8 +86,8 @@ def upgrade(connection: sqlite3.Connection) -> None:
 
 
 def set_up(connection: sqlite3.Connection, name: str) -> None:
-    if _pragma(connection, "journal_mode") != "wal" and (
-        _pragma(connection, "journal_mode = WAL") != "wal"
+    if pragma(connection, "journal_mode") != "wal" and (
+        pragma(connection, "journal_mode = WAL") != "wal"
     ):
         raise LedgerError(
             f"{name}: the ledger must lie on a local disk; this file system cannot share memory"
@@ -99,7 +99,7 @@ def set_up(connection: sqlite3.Connection, name: str) -> None:
     connection.execute("PRAGMA trusted_schema = OFF")
 
 
-def _pragma(connection: sqlite3.Connection, text: str) -> object:
+def pragma(connection: sqlite3.Connection, text: str) -> object:
     return connection.execute(f"PRAGMA {text}").fetchall()[0][0]
 
 
@@ -117,6 +117,6 @@ def fill(path: str) -> None:
             (FORMAT, os.urandom(16).hex()),
         )
         connection.execute("COMMIT")
-        _pragma(connection, "wal_checkpoint(TRUNCATE)")
+        pragma(connection, "wal_checkpoint(TRUNCATE)")
     finally:
         connection.close()

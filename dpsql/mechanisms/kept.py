@@ -49,6 +49,8 @@ class Kept:
     def __init__(self, releases: Releases, name: Name) -> None:
         self.name = name
         self._releases = releases
+        self._mine = 0  # releases that were kept through this one
+        self._listed: object = None  # the state of the ledger when it was looked at last
         self._seen = self._counted = 0
         self.columns: OrderedDict[int, Columns] = OrderedDict()
         self._stored: dict[int, Stored | None] = {}
@@ -70,6 +72,9 @@ class Kept:
 
     def refresh(self) -> None:
         """Look for releases that were kept since, here or elsewhere."""
+        listed, self._listed = self._listed, self._releases.state(self._mine)
+        if self._listed is not None and listed == self._listed:
+            return
         for seq, columns in self._releases.listed(self.name, self._seen - _LATE, self.columns):
             self._count(seq, columns)
         while len(self.columns) > READ:
@@ -93,6 +98,7 @@ class Kept:
         stored = self._stored[seq]
         assert stored is not None
         self._stored[seq] = stored = dataclasses.replace(stored, rests=rests)
+        self._mine += 1
         self._releases.keep(self.name, seq, stored)
 
     def rests(self, seq: int) -> tuple[int, ...]:
