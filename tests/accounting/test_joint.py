@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from dpsql.accounting import dense, joint
+from dpsql.accounting import tables, joint
 from dpsql.accounting.footprint import Axis, Factor, Footprint, Loss
 from dpsql.accounting.joint import Joint, Layer, largest
 from dpsql.accounting.purse import LIMIT, Price
@@ -69,7 +69,7 @@ def paid(state: Joint, footprint: Footprint, snapshot: str = "") -> Price:
 @hypothesis.given(st.lists(factors(), min_size=1, max_size=8), st.sampled_from([0, 1, 64]))
 def test_what_is_spent_is_the_largest_loss_of_a_cell(listed: list[Factor], pending: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense, "PENDING", pending)
+        patch.setattr(tables, "PENDING", pending)
         state = Joint()
         for count, factor in enumerate(listed, 1):
             paid(state, Footprint(loss(factor), None))
@@ -117,7 +117,7 @@ def test_a_bound_is_never_below_and_never_above_the_sum(
     listed: list[Factor], room: int, waiting: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense, "CELLS", room)
+        patch.setattr(tables, "CELLS", room)
         patch.setattr(joint, "WAITING", waiting)
         state = Joint()
         before = 0
@@ -133,7 +133,7 @@ def test_a_bound_is_never_below_and_never_above_the_sum(
 @hypothesis.given(st.lists(factors(), min_size=1, max_size=40), st.integers(2, 9))
 def test_a_bound_holds_when_boxes_are_forgotten(listed: list[Factor], boxes: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense, "CELLS", 1)
+        patch.setattr(tables, "CELLS", 1)
         patch.setattr("dpsql.accounting.shares.BOXES", boxes)
         state = Joint()
         for factor in listed:
@@ -145,7 +145,7 @@ def test_a_bound_holds_when_boxes_are_forgotten(listed: list[Factor], boxes: int
 @hypothesis.given(st.lists(factors(), min_size=1, max_size=8), st.booleans())
 def test_a_state_is_read_back_as_it_was(listed: list[Factor], small: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense, "CELLS", 6 if small else 1 << 20)
+        patch.setattr(tables, "CELLS", 6 if small else 1 << 20)
         state = Joint()
         for factor in listed[:-1]:
             paid(state, Footprint(loss(factor), loss(factor)))
@@ -161,7 +161,7 @@ def test_a_state_is_read_back_as_it_was(listed: list[Factor], small: bool) -> No
 @hypothesis.given(st.lists(factors(), min_size=1, max_size=5), factors(), st.booleans())
 def test_a_trial_changes_nothing(listed: list[Factor], last: Factor, small: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense, "CELLS", 6 if small else 1 << 20)
+        patch.setattr(tables, "CELLS", 6 if small else 1 << 20)
         state = Joint()
         for factor in listed:
             paid(state, Footprint(loss(factor), None))
@@ -298,7 +298,7 @@ def test_a_universe_of_a_trillion_cells_is_bounded_well() -> None:
     for factor in boxes:
         state.pay(state.spent, Price(1000, None), Footprint(Loss(0, (factor,), 1000), None), "", 1)
     layer = next(iter(state.rho.layers.values()))
-    assert layer.dense is None
+    assert layer.tables is None
     best = 0
     for _ in range(2000):
         cell = {f"c{i}": draw.randrange(5) for i in range(20)}
