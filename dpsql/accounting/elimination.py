@@ -4,48 +4,54 @@ A column that is in some of the tables is done with by joining those, and keepin
 its classes as one table of the other columns they have (Dechter 1999, bucket elimination). The cost
 is the size of the tables joined on the way, not the number of all combinations. Where the maximum
 is reached is found backwards: the last column joined chooses first.
+
+A set of columns is a whole number, its bits; a table's axes are in ascending order. No entry is
+negative, and no sum of entries of one combination leaves 64 bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from dpsql.accounting.runs import Ints
 
 CELLS = 1 << 20  # of a table that is joined
-ENTRIES = 1 << 23  # that are added or compared
-SMALL = 1 << 11  # cells of a table that joins all there is, which saves calls
+SMALL = 1 << 15  # cells of a table that joins all there is: it takes longer to call than to add
+
+Table: TypeAlias = "tuple[int, Ints]"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Greatest:
-    """The largest sum, and an index of each column where it is; `cell` is empty if not sought.
-
-    Columns that are not in `cell` make no difference there. `work` counts entries touched.
-    """
+    """The largest sum, or a bound on it that is not above what was asked; `work` counts entries."""
 
     high: int
-    cell: dict[int, int]
     work: int
+    trail: list[tuple[int, int, Ints]]  # columns done with, and of them and others a table
+
+    @property
+    def cell(self) -> dict[int, int]:
+        """An index of each column where the sum is reached; others make no difference there."""
+        chosen: dict[int, int] = {}
+        for gone, union, joined in reversed(self.trail):  # what went last is chosen first
+            inside = joined[tuple([chosen.get(at, slice(None)) for at in columns(union)])]
+            found = np.unravel_index(int(inside.argmax()), inside.shape)
+            chosen.update(zip(columns(gone), map(int, found), strict=True))
+        return chosen
 
 
-def columns(mask: int) -> Iterator[int]:
-    """The columns of a set that is given as bits, ascending."""
-    while mask:
-        least = mask & -mask
-        yield least.bit_length() - 1
-        mask ^= least
+@functools.lru_cache(maxsize=1 << 14)
+def columns(mask: int) -> tuple[int, ...]:
+    """The columns of a set, ascending."""
+    return tuple([at for at in range(mask.bit_length()) if mask >> at & 1])
 
 
-def shape(mask: int, within: int, sizes: Mapping[int, int]) -> tuple[int, ...]:
-    """The shape that lets a table of the columns `mask` be added to one of `within`."""
-    return tuple([sizes[at] if mask >> at & 1 else 1 for at in columns(within)])
-
-
-def count(mask: int, sizes: Mapping[int, int]) -> int:
+def count(mask: int, sizes: Sequence[int]) -> int:
     """The number of cells of a table over a set of columns."""
     cells = 1
     for at in columns(mask):
@@ -53,129 +59,124 @@ def count(mask: int, sizes: Mapping[int, int]) -> int:
     return cells
 
 
-def greatest(
-    tables: Iterable[tuple[int, Ints]], sizes: Mapping[int, int], floor: int
-) -> Greatest | None:
-    """The largest sum of tables, or `floor` if it is not above; None if that is too much work.
+def spread(table: Table, within: int) -> Ints:
+    """A table as one that can be added to those of more columns."""
+    mask, cells = table
+    if mask == within:
+        return cells
+    lengths = iter(cells.shape)
+    return cells.reshape([next(lengths) if mask >> at & 1 else 1 for at in columns(within)])
 
-    A table comes with the set of its columns as bits; its axes are in ascending order.
+
+def greatest(
+    tables: Sequence[Table], sizes: Sequence[int], floor: int, entries: int
+) -> Greatest | None:
+    """The largest sum of tables, or a bound that is at most `floor`.
+
+    None where more than so many entries, or CELLS of one table, would be touched.
     """
-    constant, merged = _merged(tables)
-    tops = {mask: int(cells.max()) for mask, cells in merged.items()}
-    work = sum(cells.size for cells in merged.values())
-    if constant + sum(tops.values()) <= floor:
-        return Greatest(floor, {}, work)
-    left = _Left({mask: cells for mask, cells in merged.items() if tops[mask] > 0}, sizes)
+    merged = _merged(tables)
+    constant = int(merged.pop(0, 0))
+    work = sum([cells.size for cells in merged.values()])
+    left = _Left(merged, sizes)
+    if left.cells > SMALL:
+        tops = {mask: int(cells.max()) for mask, cells in merged.items()}
+        if (bound := constant + sum(tops.values())) <= floor:
+            return Greatest(bound, work, [])
+        left = _Left({mask: merged[mask] for mask, top in tops.items() if top > 0}, sizes)
     trail: list[tuple[int, int, Ints]] = []
     while left.tables:
         gone, union = left.next()
-        if count(union, sizes) > CELLS:
-            return None
+        cells = count(union, sizes)
         bucket = left.pop(gone)
-        work += (1 + len(bucket)) * count(union, sizes)
-        if work > ENTRIES:
+        work += cells * min(1 + len(bucket), 5)  # about
+        if cells > CELLS or work > entries:
             return None
-        joined = _joined(bucket, union, sizes)
+        joined = spread(_joined(bucket), union)
         trail.append((gone, union, joined))
         if union == gone:
             constant += int(joined.max())
         else:
-            axes = tuple([i for i, at in enumerate(columns(union)) if gone >> at & 1])
-            left.put(union & ~gone, joined.max(axis=axes))
-    if constant <= floor:
-        return Greatest(floor, {}, work)
-    return Greatest(constant, _cell(trail), work)
+            left.put(union & ~gone, joined.max(axis=columns(union).index(gone.bit_length() - 1)))
+    return Greatest(constant, work, trail)
 
 
-def _merged(tables: Iterable[tuple[int, Ints]]) -> tuple[int, dict[int, Ints]]:
-    """One table for each set of columns; those without a column are a constant."""
-    constant, merged = 0, dict[int, Ints]()
+def _merged(tables: Sequence[Table]) -> dict[int, Ints]:
+    """One table for each set of columns."""
+    merged: dict[int, Ints] = {}
     for mask, cells in tables:
-        if not mask:
-            constant += int(cells)
-        elif mask in merged:
-            merged[mask] = merged[mask] + cells
-        else:
-            merged[mask] = cells
-    return constant, merged
+        known = merged.get(mask)
+        merged[mask] = cells if known is None else known + cells
+    return merged
 
 
 class _Left:
-    """Tables that are left; `near` has the columns of all tables that a column is in."""
+    """Tables that are left. `near` has for each column the columns of all tables that it is in."""
 
-    def __init__(self, tables: dict[int, Ints], sizes: Mapping[int, int]) -> None:
+    def __init__(self, tables: dict[int, Ints], sizes: Sequence[int]) -> None:
         self.tables = tables
         self._sizes = sizes
-        self.near: dict[int, int] = {}
+        self._all = 0
         for mask in tables:
-            for at in columns(mask):
-                self.near[at] = self.near.get(at, 0) | mask
-        self._cost = {at: self._price(at) for at in self.near}
-        self._all = sum(1 << at for at in self.near)
-        self._cells = count(self._all, sizes)  # of a table that joins all
+            self._all |= mask
+        self.cells = count(self._all, sizes)  # of a table that joins all
+        self._near: dict[int, int] = {}
+        self._cost: dict[int, tuple[int, int]] = {}
+        if self.cells > SMALL:
+            for mask in tables:
+                for at in columns(mask):
+                    self._near[at] = self._near.get(at, 0) | mask
+            self._price(self._all)
 
-    def _price(self, at: int) -> tuple[int, int]:
-        """What it takes to join the tables of a column; of equals, a long one leaves less."""
-        return count(self.near[at], self._sizes), -self._sizes[at]
+    def _price(self, mask: int) -> None:
+        """What it takes to join the tables of each column; of equals, a long one leaves less."""
+        for at in columns(mask):
+            self._cost[at] = count(self._near[at], self._sizes), -self._sizes[at]
 
     def next(self) -> tuple[int, int]:
-        """The columns to be done with now, and those of the table that joins theirs."""
-        if self._cells <= SMALL:
+        """The columns to be done with now, one or all, and those of the table that joins theirs."""
+        if self.cells <= SMALL:
             return self._all, self._all
         at = min(self._cost, key=self._cost.__getitem__)
-        return 1 << at, self.near[at]
+        return 1 << at, self._near[at]
 
-    def pop(self, gone: int) -> list[tuple[int, Ints]]:
+    def pop(self, gone: int) -> list[Table]:
         """Take out the tables that have any of some columns, and these columns."""
         bucket = [(mask, cells) for mask, cells in self.tables.items() if mask & gone]
         for mask, _ in bucket:
             del self.tables[mask]
         for at in columns(gone):
-            del self.near[at], self._cost[at]
-            self._cells //= self._sizes[at]
+            self._near.pop(at, None)
+            self._cost.pop(at, None)
+        self.cells //= count(gone, self._sizes)
         self._all &= ~gone
         return bucket
 
     def put(self, mask: int, cells: Ints) -> None:
-        """Put the maximum over columns that are gone in the place of their tables."""
+        """Put the maximum over a column that is gone in the place of the tables that had it."""
         known = self.tables.get(mask)
         self.tables[mask] = cells if known is None else known + cells
-        for at in columns(mask):
-            self.near[at] = (self.near[at] | mask) & self._all
-            self._cost[at] = self._price(at)
+        if self.cells > SMALL:
+            for at in columns(mask):
+                self._near[at] = (self._near[at] | mask) & self._all
+            self._price(mask)
 
 
-def _joined(bucket: list[tuple[int, Ints]], union: int, sizes: Mapping[int, int]) -> Ints:
+def _joined(parts: Sequence[Table]) -> Table:
     """The sum of tables, over the union of their columns.
 
-    Those whose columns another one has are added to that, since it is smaller than the sum.
+    Those that have a certain column and those that do not are summed up apart. So most are added
+    while the sum is short, and the number of those added to a long one is that of columns a table.
     """
-    parts = sorted(bucket, key=lambda part: part[1].size)
-    kept: list[tuple[int, Ints]] = []
-    for i, (mask, cells) in enumerate(parts):
-        for j in range(i + 1, len(parts)):
-            wider, there = parts[j]
-            if not mask & ~wider:
-                parts[j] = wider, there + cells.reshape(shape(mask, wider, sizes))
-                break
-        else:
-            kept.append((mask, cells))
-    total: Ints = kept[0][1].reshape(shape(kept[0][0], union, sizes))
-    whole = shape(union, union, sizes)
-    for k, (mask, cells) in enumerate(kept[1:]):
-        more = cells.reshape(shape(mask, union, sizes))
-        if k and total.shape == whole:
-            total += more
-        else:
-            total = total + more
-    return total
-
-
-def _cell(trail: list[tuple[int, int, Ints]]) -> dict[int, int]:
-    """Where the maximum is, from the tables joined: what went last is chosen first."""
-    chosen: dict[int, int] = {}
-    for gone, union, joined in reversed(trail):
-        inside = joined[tuple([chosen.get(at, slice(None)) for at in columns(union)])]
-        found = np.unravel_index(int(inside.argmax()), inside.shape)
-        chosen.update(zip(columns(gone), map(int, found), strict=True))
-    return chosen
+    if len(parts) == 1:
+        return parts[0]
+    some, every = 0, -1
+    for mask, _ in parts:
+        some |= mask
+        every &= mask
+    if some == every:
+        return some, functools.reduce(np.add, [cells for _, cells in parts])
+    last = 1 << ((some & ~every).bit_length() - 1)
+    one = _joined([part for part in parts if part[0] & last])
+    other = _joined([part for part in parts if not part[0] & last])
+    return some, spread(one, some) + spread(other, some)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from dpsql.accounting.elimination import columns, count, greatest, shape
+from dpsql.accounting.elimination import Table, columns, count, greatest, spread
 from dpsql.accounting.footprint import Factor
 from dpsql.accounting.runs import Ints, Runs
+from dpsql.accounting.tops import Tops
 
 CELLS = 1 << 20  # of all tables
+ENTRIES = 1 << 23  # that are touched to find a maximum
+FEW = 1 << 18  # that are touched to know better next time
+LUCK = 8  # times that is tried for each time that it helps, at most
 PENDING = 64  # factors that wait
-
-Part: TypeAlias = "int | slice | Ints"  # of the classes of a column
 
 _ALL = slice(None)
 
@@ -51,6 +53,8 @@ class Tables:
         self.cell: dict[str, int] = {}
         self.pending: dict[Factor, int] = {}  # how often each came
         self.high = self.work = 0
+        self.tops = Tops(np.zeros(0, np.int64), [])
+        self.luck = LUCK
         self._own: set[int] = set()  # the tables that no copy has
 
     def copy(self) -> Tables:
@@ -59,6 +63,7 @@ class Tables:
         other.tables = dict(self.tables)
         other.cell, other.pending = dict(self.cell), dict(self.pending)
         other.high, other.work = self.high, self.work
+        other.tops, other.luck = self.tops, self.luck
         self._own = set()
         return other
 
@@ -77,7 +82,16 @@ class Tables:
             return False
         box = self._box(factor)
         self._write(box)
-        return self._search(box)
+        most = self.tops.least(box.classes) + largest
+        if most <= self.high:
+            self.luck = min(self.luck + 1, LUCK)
+        else:
+            found = self._search(box)
+            if found is None:
+                return False
+            most = found
+        self.tops = self.tops.added(box.classes, largest, most)
+        return True
 
     def to_tree(self) -> dict[str, Any]:
         return {
@@ -89,6 +103,8 @@ class Tables:
             "cell": dict(self.cell),
             "pending": [[*factor.to_list(), times] for factor, times in self.pending.items()],
             "high": self.high,
+            "tops": self.tops.bounds,
+            "luck": self.luck,
         }
 
     @classmethod
@@ -98,7 +114,8 @@ class Tables:
             found.names.append(name)
             found.runs.append(Runs(starts, classes, int(classes.max()) + 1))
         found.tables = {sum(1 << at for at in held): cells for held, cells in tree["tables"]}
-        found.cell, found.high = dict(tree["cell"]), tree["high"]
+        found.tops = Tops(tree["tops"], [runs.size for runs in found.runs])
+        found.cell, found.high, found.luck = dict(tree["cell"]), tree["high"], tree["luck"]
         found.pending = {Factor.from_list(kept[:2]): kept[2] for kept in tree["pending"]}
         return found
 
@@ -109,7 +126,9 @@ class Tables:
         if not self._tell_apart([*self.pending, *more]):
             return False
         for factor, times in self.pending.items():
-            self._write(self._box(factor), times)
+            box = self._box(factor)
+            self._write(box, times)
+            self.tops = self.tops.added(box.classes, times * factor.largest, self.high)
         self.pending = {}
         return True
 
@@ -132,11 +151,12 @@ class Tables:
                 mask |= 1 << at
             if mask not in held and all(mask & ~one for one in held):
                 held = [one for one in held if one & ~mask] + [mask]
-        sizes = {at: of.size for at, of in enumerate(runs)}
+        sizes = [of.size for of in runs]
         if index or held != list(self.tables):
             if sum(count(mask, sizes) for mask in held) > CELLS:
                 return False
             self.names, self.runs = names, runs
+            self.tops = self.tops.refined(index, sizes, self.high)
             self._refine(index)
             self._hold(held)
         return True
@@ -153,22 +173,18 @@ class Tables:
 
     def _hold(self, held: Sequence[int]) -> None:
         """Have tables of these sets of columns, into which those of parts of them go."""
-        sizes = self._sizes
         for mask in held:
             if mask not in self.tables:
-                self._put(mask, np.zeros(shape(mask, mask, sizes), np.int64))
+                shape = [self.runs[at].size for at in columns(mask)]
+                self._put(mask, np.zeros(shape, np.int64))
         for mask in self.tables.keys() - set(held):
             wider = next(one for one in held if not mask & ~one)
-            self.tables[wider] += self.tables.pop(mask).reshape(shape(mask, wider, sizes))
+            self.tables[wider] += spread((mask, self.tables.pop(mask)), wider)
 
     def _put(self, mask: int, cells: Ints) -> None:
         self.tables[mask] = cells
         self._own.add(mask)
         self.work += cells.size
-
-    @property
-    def _sizes(self) -> dict[int, int]:
-        return {at: runs.size for at, runs in enumerate(self.runs)}
 
     def _write(self, box: Box, times: int = 1) -> None:
         """Add a factor so many times to a table that has its columns."""
@@ -179,8 +195,7 @@ class Tables:
             self._own.add(held)
         spans = {at: slice(int(found[0]), int(found[-1]) + 1) for at, found in box.classes.items()}
         block = self.tables[held][tuple([spans.get(at, _ALL) for at in columns(held)])]
-        sizes = dict(zip(spans, box.losses.shape, strict=True))
-        block += times * box.losses.reshape(shape(mask, held, sizes))
+        block += spread((mask, times * box.losses), held)
         self.work += block.size
 
     # -- maximum -------------------------------------------------------------------------------
@@ -200,8 +215,8 @@ class Tables:
             spans.append(inner[found[0] : found[-1] + 1])
         return Box(box, losses[np.ix_(*spans)])
 
-    def _search(self, box: Box) -> bool:
-        """Find the new maximum after a factor was written. False where that takes too much.
+    def _search(self, box: Box) -> int | None:
+        """The most in a box where a factor was written. None where that takes too much.
 
         Losses are not negative, so no cell has less than before, and those where the factor is 0
         have what they had: at most `high`. If more is found where it is not 0, that is the maximum.
@@ -209,53 +224,59 @@ class Tables:
         inside the box, and no more than what was found there. A column that `cell` leaves out makes
         no difference: whatever its code, the cell had `high` before the factor came.
         """
-        sizes = self._sizes
-        for at, found in box.classes.items():
-            sizes[at] = len(found)
-        parts: dict[int, Part] = {at: 0 for at, size in sizes.items() if size == 1}
-        parts |= {at: _part(found) for at, found in box.classes.items()}
-        inside = (_inside(mask, cells, parts) for mask, cells in self.tables.items())
-        most = greatest(inside, sizes, self.high)
-        if most is None:
-            return False
-        self.work += most.work
-        if most.high > self.high:
-            self.high = most.high
-            for at in most.cell.keys() | box.classes.keys():
-                one = most.cell.get(at, 0)
-                if at in box.classes:
-                    one = int(box.classes[at][one])
-                self.cell[self.names[at]] = self.runs[at].code(one)
-        return True
+        found = greatest(*self._inside(box.classes), self.high, ENTRIES)
+        if found is None:
+            return None
+        self.work += found.work
+        if found.high <= self.high:
+            if self.luck:
+                self.luck -= 1
+                self._lower(box)
+            return found.high
+        self.high, cell = found.high, found.cell
+        for at in cell.keys() | box.classes.keys():
+            one = cell.get(at, 0)
+            if at in box.classes:
+                one = int(box.classes[at][one])
+            self.cell[self.names[at]] = self.runs[at].code(one)
+        return found.high
 
+    def _lower(self, box: Box) -> None:
+        """Find the most in the classes of one column, if that is little work."""
+        tops = {
+            self.tops.most(at, classes): at
+            for at, classes in box.classes.items()
+            if (code := self.cell.get(self.names[at])) is not None
+            and self.runs[at].at(np.array(code)) not in classes
+        }
+        if tops:
+            at = tops[min(tops)]
+            one = {at: box.classes[at]}
+            found = greatest(*self._inside(one), 0, FEW)
+            if found is not None:
+                self.work += found.work
+                self.tops = self.tops.lowered(at, box.classes[at], found.high)
 
-def _part(classes: Ints) -> Part:
-    """Some classes as an index, a slice if that will do."""
-    first, last = int(classes[0]), int(classes[-1])
-    if last - first + 1 != len(classes):
-        return classes
-    return slice(first, last + 1) if last > first else first
+    def _inside(self, box: Mapping[int, Ints]) -> tuple[list[Table], list[int]]:
+        """The tables where a factor is not 0, and how many classes each column has there.
 
-
-def _inside(mask: int, cells: Ints, parts: Mapping[int, Part]) -> tuple[int, Ints]:
-    """A table where columns are in some of their classes; those in a single one are left out."""
-    view: list[int | slice] = []
-    taken: list[tuple[int, Ints]] = []
-    axis = 0
-    for at in columns(mask):
-        part = parts.get(at, _ALL)
-        match part:
-            case int():
-                mask &= ~(1 << at)
-                view.append(part)
-                continue
-            case slice():
-                view.append(part)
-            case _:
-                taken.append((axis, part))
-                view.append(_ALL)
-        axis += 1
-    cells = cells[tuple(view)]
-    for axis, classes in taken:
-        cells = cells.take(classes, axis=axis)
-    return mask, cells
+        Columns that have one are left out.
+        """
+        sizes = [runs.size for runs in self.runs]
+        view: list[int | slice] = [_ALL if size > 1 else 0 for size in sizes]
+        picked = dict[int, Ints]()
+        for at, found in box.items():
+            first, last, sizes[at] = int(found[0]), int(found[-1]), len(found)
+            view[at] = slice(first, last + 1) if last > first else first
+            if last - first + 1 > len(found):
+                picked[at] = found - first
+        single = sum(1 << at for at, size in enumerate(sizes) if size == 1)
+        inside = []
+        for mask, cells in self.tables.items():
+            rest = mask & ~single
+            part = cells[tuple([view[at] for at in columns(mask)])]
+            for at, classes in picked.items():
+                if mask >> at & 1:
+                    part = part.take(classes, axis=columns(rest).index(at))
+            inside.append((rest, part))
+        return inside, sizes
