@@ -23,6 +23,8 @@ from dpsql.accounting.runs import Ints
 CELLS = 1 << 20  # of a table that is joined
 SMALL = 1 << 15  # cells of a table that joins all there is: it takes longer to call than to add
 
+_ALL = slice(None)
+
 Table: TypeAlias = "tuple[int, Ints]"
 
 
@@ -59,13 +61,15 @@ def count(mask: int, sizes: Sequence[int]) -> int:
     return cells
 
 
+@functools.lru_cache(maxsize=1 << 14)
+def _view(mask: int, within: int) -> tuple[slice | None, ...]:
+    return tuple([_ALL if mask >> at & 1 else None for at in columns(within)])
+
+
 def spread(table: Table, within: int) -> Ints:
     """A table as one that can be added to those of more columns."""
     mask, cells = table
-    if mask == within:
-        return cells
-    lengths = iter(cells.shape)
-    return cells.reshape([next(lengths) if mask >> at & 1 else 1 for at in columns(within)])
+    return cells if mask == within else cells[_view(mask, within)]
 
 
 def greatest(
@@ -145,9 +149,9 @@ class _Left:
         bucket = [(mask, cells) for mask, cells in self.tables.items() if mask & gone]
         for mask, _ in bucket:
             del self.tables[mask]
-        for at in columns(gone):
-            self._near.pop(at, None)
-            self._cost.pop(at, None)
+        if self._near:
+            for at in columns(gone):
+                del self._near[at], self._cost[at]
         self.cells //= count(gone, self._sizes)
         self._all &= ~gone
         return bucket
@@ -170,6 +174,9 @@ def _joined(parts: Sequence[Table]) -> Table:
     """
     if len(parts) == 1:
         return parts[0]
+    if len(parts) == 2:
+        some = parts[0][0] | parts[1][0]
+        return some, spread(parts[0], some) + spread(parts[1], some)
     some, every = 0, -1
     for mask, _ in parts:
         some |= mask

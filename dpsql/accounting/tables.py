@@ -14,9 +14,9 @@ from dpsql.accounting.runs import Ints, Runs
 from dpsql.accounting.tops import Tops
 
 CELLS = 1 << 20  # of all tables
-ENTRIES = 1 << 23  # that are touched to find a maximum
+ENTRIES = 1 << 22  # that are touched to find a maximum
 FEW = 1 << 18  # that are touched to know better next time
-LUCK = 8  # times that is tried for each time that it helps, at most
+LUCK = 4  # times that is tried for each time that it helps, at most
 PENDING = 64  # factors that wait
 
 _ALL = slice(None)
@@ -205,15 +205,14 @@ class Tables:
         order = sorted((self.names.index(axis.name), i) for i, axis in enumerate(factor.axes))
         losses: Ints = np.array(factor.table, np.int64).reshape(factor.shape)
         losses = losses.transpose([i for _, i in order])
-        box, spans = dict[int, Ints](), list[Ints]()
-        for (at, i), hit in zip(order, losses.nonzero(), strict=True):
+        box = dict[int, Ints]()
+        for axis, ((at, i), hit) in enumerate(zip(order, losses.nonzero(), strict=True)):
             inner = self.runs[at].inside(factor.axes[i])
             lost = np.zeros(factor.axes[i].size, bool)
             lost[hit] = True
-            found = lost[inner].nonzero()[0]
-            box[at] = found
-            spans.append(inner[found[0] : found[-1] + 1])
-        return Box(box, losses[np.ix_(*spans)])
+            box[at] = found = lost[inner].nonzero()[0]
+            losses = losses.take(inner[found[0] : found[-1] + 1], axis=axis)
+        return Box(box, losses)
 
     def _search(self, box: Box) -> int | None:
         """The most in a box where a factor was written. None where that takes too much.
