@@ -21,7 +21,8 @@ import numpy as np
 from dpsql.accounting.runs import Ints
 
 CELLS = 1 << 20  # of a table that is joined
-SMALL = 1 << 15  # cells of a table that joins all there is: it takes longer to call than to add
+CALL = 1 << 10  # entries that are touched in the time that a call takes
+SMALL = 1 << 15  # cells of a table that joins all there is, which saves calls
 
 _ALL = slice(None)
 
@@ -30,7 +31,10 @@ Table: TypeAlias = "tuple[int, Ints]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Greatest:
-    """The largest sum, or a bound on it that is not above what was asked; `work` counts entries."""
+    """The largest sum, or a bound on it that is not above what was asked.
+
+    `work` counts the entries that were touched, about.
+    """
 
     high: int
     work: int
@@ -81,7 +85,7 @@ def greatest(
     """
     merged = _merged(tables)
     constant = int(merged.pop(0, 0))
-    work = sum([cells.size for cells in merged.values()])
+    work = CALL * len(tables) + sum([cells.size for cells in merged.values()])
     left = _Left(merged, sizes)
     if left.cells > SMALL:
         tops = {mask: int(cells.max()) for mask, cells in merged.items()}
@@ -93,7 +97,7 @@ def greatest(
         gone, union = left.next()
         cells = count(union, sizes)
         bucket = left.pop(gone)
-        work += cells * min(1 + len(bucket), 5)  # about
+        work += CALL * len(bucket) + cells * min(1 + len(bucket), 5)  # see `_joined`
         if cells > CELLS or work > entries:
             return None
         joined = spread(_joined(bucket), union)
@@ -184,6 +188,10 @@ def _joined(parts: Sequence[Table]) -> Table:
     if some == every:
         return some, functools.reduce(np.add, [cells for _, cells in parts])
     last = 1 << ((some & ~every).bit_length() - 1)
-    one = _joined([part for part in parts if part[0] & last])
+    having = [part for part in parts if part[0] & last]
+    one = _joined(having)
     other = _joined([part for part in parts if not part[0] & last])
+    if one[0] == some and len(having) > 1:  # a sum that nobody else has
+        np.add(one[1], spread(other, some), out=one[1])
+        return one
     return some, spread(one, some) + spread(other, some)

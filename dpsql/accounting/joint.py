@@ -1,10 +1,10 @@
 """Joint: what a purse has spent, as the largest loss of a person over all of its releases.
 
-The sum of the footprints of one snapshot is a layer. While the joint classes of the columns that
-it touches are few (a million cells), a layer is a table, and its maximum exact; then a bound by
-shares (`shares`) takes over. Layers of different snapshots add, constants add, and what is charged
-is the rise of the total. The total charged is stored and never falls, so it does not depend on
-who recomputes the maximum, or when.
+The sum of the footprints of one snapshot is a layer. It is kept in tables over the sets of columns
+that releases touch, and its maximum is exact while they, and what is joined to find it, have few
+enough cells (`tables`); then a bound by shares (`shares`) takes over. Layers of different snapshots
+add, constants add, and what is charged is the rise of the total. The total charged is stored and
+never falls, so it does not depend on who recomputes the maximum, or when.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dpsql.accounting.footprint import Factor, Footprint, Loss
+from dpsql.accounting.footprint import Factor, Footprint, Loss, OtherVersion
 from dpsql.accounting.purse import LIMIT, NOTHING, Price
 
 if TYPE_CHECKING:
-    from dpsql.accounting.tables import Tables
     from dpsql.accounting.shares import Shares
+    from dpsql.accounting.tables import Tables
 
-VERSION = 1
+VERSION = 2
 LAYERS = 4  # snapshots that are kept apart; the maximum of an older one is final
 STEPS = 2  # of improvement of shares, where they decide
 BATCH = 256  # footprints after which the state is written down
 WORK = 1 << 26  # or table entries that have been touched
-WAITING = 512  # factors that are not shared out while the table does without
+WAITING = 512  # factors that are not shared out while the tables do without
 
 
 class Layer:
@@ -40,8 +40,8 @@ class Layer:
 
     @classmethod
     def new(cls, pairs: bool) -> Layer:
-        from dpsql.accounting.tables import Tables
         from dpsql.accounting.shares import Shares
+        from dpsql.accounting.tables import Tables
 
         return cls(pairs, Tables(), Shares())
 
@@ -87,7 +87,7 @@ class Layer:
             self.high = self.tables.high
 
     def _share_out(self) -> None:
-        """Share out what was only in the table so far, in the order in which it first came."""
+        """Share out what was only in the tables so far, in the order in which it first came."""
         waiting, self.waiting = self.waiting or {}, None
         for factor, times in waiting.items():
             if self.shares is None or factor.largest * times > LIMIT:
@@ -130,8 +130,8 @@ class Layer:
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> Layer:
-        from dpsql.accounting.tables import Tables
         from dpsql.accounting.shares import Shares
+        from dpsql.accounting.tables import Tables
 
         found = cls(
             tree["pairs"],
@@ -296,14 +296,14 @@ class Joint:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Joint:
-        """The state that `to_bytes` wrote. Raises ValueError for anything else."""
+        """The state that `to_bytes` wrote. Raises ValueError for anything else, or OtherVersion."""
         from dpsql.accounting.pack import unpack
 
         tree = unpack(data)
         found = cls()
         try:
             if tree["version"] != VERSION:
-                raise ValueError(f"not the state of a purse of version {VERSION}")
+                raise OtherVersion(f"a state of version {tree['version']}, not {VERSION}")
             found.seq = tree["seq"]
             found.spent, found.known = Price(*tree["spent"]), Price(*tree["known"])
             found.rho = Total.from_tree(tree["rho"])

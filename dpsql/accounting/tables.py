@@ -149,7 +149,7 @@ class Tables:
                     runs[at] = met
                     index[at] = index[at][here] if at in index else here
                 mask |= 1 << at
-            if mask not in held and all(mask & ~one for one in held):
+            if mask not in self.tables and all(mask & ~one for one in held):
                 held = [one for one in held if one & ~mask] + [mask]
         sizes = [of.size for of in runs]
         if index or held != list(self.tables):
@@ -217,11 +217,11 @@ class Tables:
     def _search(self, box: Box) -> int | None:
         """The most in a box where a factor was written. None where that takes too much.
 
-        Losses are not negative, so no cell has less than before, and those where the factor is 0
-        have what they had: at most `high`. If more is found where it is not 0, that is the maximum.
-        Otherwise it is `high` still, and reached where it was, in `cell`: it has no less than before
-        inside the box, and no more than what was found there. A column that `cell` leaves out makes
-        no difference: whatever its code, the cell had `high` before the factor came.
+        Losses are not negative, so no cell has less than before, and those outside the box have
+        what they had: at most `high`. So if more is found inside, that is the maximum. Otherwise
+        the maximum is `high` still, and where it was, in `cell`: outside the box that has what it
+        had, inside no less, and no more than what was found. Nor does a column matter that `cell`
+        leaves out: whatever its code, the cell had `high` before, so it has no less now.
         """
         found = greatest(*self._inside(box.classes), self.high, ENTRIES)
         if found is None:
@@ -242,19 +242,17 @@ class Tables:
 
     def _lower(self, box: Box) -> None:
         """Find the most in the classes of one column, if that is little work."""
-        tops = {
-            self.tops.most(at, classes): at
-            for at, classes in box.classes.items()
-            if (code := self.cell.get(self.names[at])) is not None
-            and self.runs[at].at(np.array(code)) not in classes
-        }
-        if tops:
-            at = tops[min(tops)]
-            one = {at: box.classes[at]}
-            found = greatest(*self._inside(one), 0, FEW)
+        apart = [at for at, classes in box.classes.items() if self._best(at) not in classes]
+        if apart:
+            at = min(apart, key=lambda at: self.tops.most(at, box.classes[at]))
+            found = greatest(*self._inside({at: box.classes[at]}), 0, FEW)
             if found is not None:
                 self.work += found.work
                 self.tops = self.tops.lowered(at, box.classes[at], found.high)
+
+    def _best(self, at: int) -> int:
+        """The class of a column in `cell`, the first where any will do."""
+        return int(self.runs[at].at(np.array(self.cell.get(self.names[at], 0))))
 
     def _inside(self, box: Mapping[int, Ints]) -> tuple[list[Table], list[int]]:
         """The tables where a factor is not 0, and how many classes each column has there.

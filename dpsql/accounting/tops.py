@@ -44,13 +44,14 @@ class Tops:
         return min([self.most(at, classes) for at, classes in box.items()])
 
     def added(self, box: Mapping[int, Ints], largest: int, most: int) -> Tops:
-        """The tops after a factor of at most `largest` in a box, where then nothing exceeds `most`."""
-        raised = np.minimum(self.bounds + largest, np.maximum(self.bounds, most))
+        """The tops after a factor of at most `largest` in a box, which then has at most `most`."""
+        inside = np.minimum(self.bounds, most - largest) + largest  # no sum leaves 64 bits
+        raised = np.maximum(self.bounds, inside)
         for at, classes in box.items():
             first, after = self._first[at], self._first[at + 1]
-            inside = raised[first + classes]
+            kept = raised[first + classes]
             raised[first:after] = self.bounds[first:after]
-            raised[first + classes] = inside
+            raised[first + classes] = kept
         return self._with(raised)
 
     def lowered(self, at: int, classes: Ints, most: int) -> Tops:

@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from dpsql.accounting import tables, joint
+from dpsql.accounting import joint, tables
 from dpsql.accounting.footprint import Axis, Factor, Footprint, Loss
 from dpsql.accounting.joint import Joint, Layer, largest
 from dpsql.accounting.purse import LIMIT, Price
