@@ -171,7 +171,7 @@ class _Left:
 
 
 def _joined(parts: Sequence[Table]) -> Table:
-    """The sum of tables, over the union of their columns.
+    """The sum of tables, no two of the same columns, over the union of their columns.
 
     Those that have a certain column and those that do not are summed up apart. So most are added
     while the sum is short, and the number of those added to a long one is that of columns a table.
@@ -185,8 +185,6 @@ def _joined(parts: Sequence[Table]) -> Table:
     for mask, _ in parts:
         some |= mask
         every &= mask
-    if some == every:
-        return some, functools.reduce(np.add, [cells for _, cells in parts])
     last = 1 << ((some & ~every).bit_length() - 1)
     having = [part for part in parts if part[0] & last]
     one = _joined(having)
