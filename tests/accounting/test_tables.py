@@ -17,6 +17,7 @@ from dpsql.accounting.elimination import columns, count, greatest
 from dpsql.accounting.footprint import Axis, Factor
 from dpsql.accounting.pack import pack, unpack
 from dpsql.accounting.purse import LIMIT
+from dpsql.accounting.runs import Runs
 from dpsql.accounting.tables import Tables
 from tests.accounting.factors import SIZES, at, brute, cells, factors
 from tests.accounting.people import only
@@ -276,6 +277,41 @@ def test_elimination_finds_the_largest_sum_and_where_it_is(
         assert found.high == best == total(tuple(cell.get(at, 0) for at in range(len(sizes))))
         last = tuple(cell.get(at, size - 1) for at, size in enumerate(sizes))
         assert total(last) == best
+
+
+def test_elimination_leaves_the_tables_as_they_are() -> None:
+    listed = [(0b111, np.arange(8).reshape(2, 2, 2)), (0b011, np.eye(2, dtype=np.int64))]
+    listed.append((0b001, np.array([0, 9])))
+    kept = [table.copy() for _, table in listed]
+    found = greatest(listed, [2, 2, 2], 0, 1 << 30)
+    assert found is not None and (found.high, found.cell) == (17, {0: 1, 1: 1, 2: 1})
+    assert all(map(np.array_equal, kept, (table for _, table in listed)))
+
+
+def test_classes_are_numbered_by_their_least_code() -> None:
+    runs = Runs.of(only("a", 5, 1).axes[0])
+    for other in (
+        Axis("a", (0, 11), (0, 1)),
+        Axis("a", (0, 3, 8), (0, 1, 0)),
+        Axis("a", (0,), (0,)),
+    ):
+        met, here, there = runs.meet(other)
+        codes = [met.code(number) for number in range(met.size)]
+        assert codes == sorted(codes)
+        assert np.array_equal(here, runs.at(np.array(codes)))
+        assert there.tolist() == [other.at(code) for code in codes]
+        assert there.tolist() == met.inside(other).tolist()
+        runs = met
+    assert runs.size == 4
+
+
+def test_tops_of_classes_that_lost_nothing_stay() -> None:
+    found = Tables()
+    for code, rho in ((1, 50), (0, 20), (0, 7), (2, 5)):
+        assert found.add(only("a", code, rho)) and found._settle()
+    (runs,) = found.runs
+    tops = [found.tops.most(0, runs.at(np.array([code]))) for code in range(4)]
+    assert (found.high, tops) == (50, [27, 50, 5, 0])
 
 
 def test_a_set_of_columns_is_its_bits() -> None:
