@@ -123,17 +123,22 @@ class Tables:
 
     def _settle(self, *more: Factor) -> bool:
         """Write down what waits, and make room for more. False where the tables cannot hold it."""
-        if not self._tell_apart([*self.pending, *more]):
+        most = self.high - sum(times * factor.largest for factor, times in self.pending.items())
+        if not self._tell_apart([*self.pending, *more], most):
             return False
         for factor, times in self.pending.items():
-            box = self._box(factor)
+            box, lost = self._box(factor), times * factor.largest
             self._write(box, times)
-            self.tops = self.tops.added(box.classes, times * factor.largest, self.high)
+            most += lost
+            self.tops = self.tops.added(box.classes, lost, most)
         self.pending = {}
         return True
 
-    def _tell_apart(self, factors: Sequence[Factor]) -> bool:
-        """Tell apart what factors do, and have tables for them. False where that is too much."""
+    def _tell_apart(self, factors: Sequence[Factor], most: int) -> bool:
+        """Tell apart what factors do, and have tables for them. False where that is too much.
+
+        `most` is the largest sum of the tables.
+        """
         names, runs = list(self.names), list(self.runs)
         index: dict[int, Ints] = {}  # of each class told apart anew, the class it was
         held = list(self.tables)
@@ -156,7 +161,7 @@ class Tables:
             if sum(count(mask, sizes) for mask in held) > CELLS:
                 return False
             self.names, self.runs = names, runs
-            self.tops = self.tops.refined(index, sizes, self.high)
+            self.tops = self.tops.refined(index, sizes, most)
             self._refine(index)
             self._hold(held)
         return True

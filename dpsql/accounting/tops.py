@@ -22,12 +22,12 @@ class Tops:
         self.bounds, self._sizes = bounds, sizes
         self._first = np.cumsum([0, *sizes]).tolist()
 
-    def refined(self, index: Mapping[int, Ints], sizes: list[int], high: int) -> Tops:
-        """The tops of more classes: of each, `index` has the one it was. New columns get `high`."""
+    def refined(self, index: Mapping[int, Ints], sizes: list[int], most: int) -> Tops:
+        """The tops of more classes: of each, `index` has the one it was. New columns get `most`."""
         parts = []
         for at, size in enumerate(sizes):
             if at >= len(self._sizes):
-                parts.append(np.full(size, high, np.int64))
+                parts.append(np.full(size, most, np.int64))
                 continue
             part = self.bounds[self._first[at] : self._first[at + 1]]
             parts.append(part[index[at]] if at in index else part)
