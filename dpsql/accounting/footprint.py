@@ -72,6 +72,10 @@ MOST_ENTRIES = 1 << 16  # of one factor's table
 PLAIN = 400  # characters of text that are kept as they are
 
 
+class OtherVersion(ValueError):
+    """It was written by another version of dpsql, and is not read by this one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Axis:
     """The codes of a column in classes: run i begins at code `starts[i]` and is `classes[i]`.
@@ -217,7 +221,7 @@ class Footprint:
 
     @classmethod
     def from_text(cls, text: str) -> Footprint:
-        """The footprint of a `text`. Raises ValueError for anything else."""
+        """The footprint of a `text`. Raises ValueError for anything else, or OtherVersion."""
         if not text.startswith("{"):
             import base64
             import zlib
@@ -229,7 +233,7 @@ class Footprint:
         fields: Mapping[str, Any] = json.loads(text)
         try:
             if fields["version"] != VERSION:
-                raise ValueError(f"not a footprint of version {VERSION}")
+                raise OtherVersion(f"a footprint of version {fields['version']}, not {VERSION}")
             epsilon = fields["epsilon"]
             return cls(
                 Loss.from_list(fields["rho"]), None if epsilon is None else Loss.from_list(epsilon)

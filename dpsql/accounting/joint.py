@@ -1,10 +1,10 @@
 """Joint: what a purse has spent, as the largest loss of a person over all of its releases.
 
-The sum of the footprints of one snapshot is a layer. While the joint classes of the columns that
-it touches are few (a million cells), a layer is a table, and its maximum exact; then a bound by
-shares (`shares`) takes over. Layers of different snapshots add, constants add, and what is charged
-is the rise of the total. The total charged is stored and never falls, so it does not depend on
-who recomputes the maximum, or when.
+The sum of the footprints of one snapshot is a layer. It is kept in tables over the sets of columns
+that releases touch, and its maximum is exact while they, and what is joined to find it, have few
+enough cells (`tables`); then a bound by shares (`shares`) takes over. Layers of different snapshots
+add, constants add, and what is charged is the rise of the total. The total charged is stored and
+never falls, so it does not depend on who recomputes the maximum, or when.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dpsql.accounting.footprint import Factor, Footprint, Loss
+from dpsql.accounting.footprint import Factor, Footprint, Loss, OtherVersion
 from dpsql.accounting.purse import LIMIT, NOTHING, Price
 
 if TYPE_CHECKING:
-    from dpsql.accounting.dense import Dense
     from dpsql.accounting.shares import Shares
+    from dpsql.accounting.tables import Tables
 
-VERSION = 1
+VERSION = 2
 LAYERS = 4  # snapshots that are kept apart; the maximum of an older one is final
 STEPS = 2  # of improvement of shares, where they decide
 BATCH = 256  # footprints after which the state is written down
 WORK = 1 << 26  # or table entries that have been touched
-WAITING = 512  # factors that are not shared out while the table does without
+WAITING = 512  # factors that are not shared out while the tables do without
 
 
 class Layer:
     """The releases of one snapshot in one currency; `bound` is what anybody lost by them."""
 
-    def __init__(self, pairs: bool, dense: Dense | None, shares: Shares | None) -> None:
+    def __init__(self, pairs: bool, tables: Tables | None, shares: Shares | None) -> None:
         self.pairs = pairs
         self.prices = 0  # the sum of the prices of the worst pairs
         self.high = 0  # the largest sum of the factors over the cells, or a bound on it
-        self.dense, self.shares = dense, shares
+        self.tables, self.shares = tables, shares
         self.waiting: dict[Factor, int] | None = {}  # how often each came; then none waits any more
 
     @classmethod
     def new(cls, pairs: bool) -> Layer:
-        from dpsql.accounting.dense import Dense
         from dpsql.accounting.shares import Shares
+        from dpsql.accounting.tables import Tables
 
-        return cls(pairs, Dense(), Shares())
+        return cls(pairs, Tables(), Shares())
 
     def copy(self) -> Layer:
         other = Layer(
-            self.pairs, self.dense and self.dense.copy(), self.shares and self.shares.copy()
+            self.pairs, self.tables and self.tables.copy(), self.shares and self.shares.copy()
         )
         other.prices, other.high = self.prices, self.high
         other.waiting = None if self.waiting is None else dict(self.waiting)
@@ -56,38 +56,38 @@ class Layer:
     def add(self, loss: Loss) -> int:
         """Add a loss without its constant; how many entries of tables that touched, about."""
         before, work = self.high, sum(len(factor.table) for factor in loss.factors)
-        written = self.dense.work if self.dense is not None else 0
+        written = self.tables.work if self.tables is not None else 0
         top = sum(factor.largest for factor in loss.factors)
         if before + top > LIMIT:  # sums might leave 64 bits
-            self.dense = None
+            self.tables = None
         for factor in loss.factors:
             self._add(factor)
-        if self.dense is None and self.shares is None:
+        if self.tables is None and self.shares is None:
             self.high = before + top
         self.high = min(self.high, before + top if self.pairs else before + min(top, loss.most))
         self.prices += loss.most
-        return work + (0 if self.dense is None else self.dense.work - written)
+        return work + (0 if self.tables is None else self.tables.work - written)
 
     def _add(self, factor: Factor) -> None:
-        if self.dense is not None and not self.dense.add(factor):
-            self.dense = None
+        if self.tables is not None and not self.tables.add(factor):
+            self.tables = None
         if self.waiting is not None:
-            if self.dense is not None and len(self.waiting) < WAITING:
+            if self.tables is not None and len(self.waiting) < WAITING:
                 self.waiting[factor] = self.waiting.get(factor, 0) + 1
-                self.high = self.dense.high
+                self.high = self.tables.high
                 return
             self._share_out()
         if self.shares is not None and not self.shares.holds(factor):
             self.shares = None
         if self.shares is not None:
             self.shares.high = self.high
-            self.shares.add(factor, 0 if self.dense is not None else STEPS)
+            self.shares.add(factor, 0 if self.tables is not None else STEPS)
             self.high = self.shares.high
-        if self.dense is not None:
-            self.high = self.dense.high
+        if self.tables is not None:
+            self.high = self.tables.high
 
     def _share_out(self) -> None:
-        """Share out what was only in the table so far, in the order in which it first came."""
+        """Share out what was only in the tables so far, in the order in which it first came."""
         waiting, self.waiting = self.waiting or {}, None
         for factor, times in waiting.items():
             if self.shares is None or factor.largest * times > LIMIT:
@@ -112,8 +112,8 @@ class Layer:
             return True
         if self.pairs:
             return False
-        if self.dense is not None:
-            return self.high == self.dense.high
+        if self.tables is not None:
+            return self.high == self.tables.high
         return self.shares is not None and self.shares.exact and self.high == self.shares.high
 
     def to_tree(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Layer:
             "pairs": self.pairs,
             "prices": self.prices,
             "high": self.high,
-            "dense": self.dense and self.dense.to_tree(),
+            "tables": self.tables and self.tables.to_tree(),
             "shares": self.shares and self.shares.to_tree(),
             "waiting": None
             if self.waiting is None
@@ -130,12 +130,12 @@ class Layer:
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> Layer:
-        from dpsql.accounting.dense import Dense
         from dpsql.accounting.shares import Shares
+        from dpsql.accounting.tables import Tables
 
         found = cls(
             tree["pairs"],
-            tree["dense"] and Dense.from_tree(tree["dense"]),
+            tree["tables"] and Tables.from_tree(tree["tables"]),
             tree["shares"] and Shares.from_tree(tree["shares"]),
         )
         found.prices, found.high = tree["prices"], tree["high"]
@@ -296,14 +296,14 @@ class Joint:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Joint:
-        """The state that `to_bytes` wrote. Raises ValueError for anything else."""
+        """The state that `to_bytes` wrote. Raises ValueError for anything else, or OtherVersion."""
         from dpsql.accounting.pack import unpack
 
         tree = unpack(data)
         found = cls()
         try:
             if tree["version"] != VERSION:
-                raise ValueError(f"not the state of a purse of version {VERSION}")
+                raise OtherVersion(f"a state of version {tree['version']}, not {VERSION}")
             found.seq = tree["seq"]
             found.spent, found.known = Price(*tree["spent"]), Price(*tree["known"])
             found.rho = Total.from_tree(tree["rho"])

@@ -45,10 +45,26 @@ class Runs:
         other = Runs.of(axis)
         starts = np.union1d(self.starts, other.starts)
         here, there = self.at(starts), other.at(starts)
-        pairs, classes = np.unique(here * other.size + there, return_inverse=True)
+        pairs, first, classes = np.unique(
+            here * other.size + there, return_index=True, return_inverse=True
+        )
         if len(pairs) == self.size:
             found = pairs // other.size, pairs % other.size
             if len(self.known) < _REMEMBERED:
                 self.known[axis] = found
             return self, *found
-        return Runs(starts, classes, len(pairs)), pairs // other.size, pairs % other.size
+        order = np.argsort(first)  # of the least code, so that a range is a slice of classes
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        pairs = pairs[order]
+        return Runs(starts, rank[classes], len(pairs)), pairs // other.size, pairs % other.size
+
+    def inside(self, axis: Axis) -> Ints:
+        """The class of an axis that each class here is in, where all of its are told apart."""
+        if axis not in self.known:
+            first = self.starts[np.unique(self.classes, return_index=True)[1]]
+            there = Runs.of(axis).at(first)
+            if len(self.known) >= _REMEMBERED:
+                return there
+            self.known[axis] = np.arange(self.size), there
+        return self.known[axis][1]

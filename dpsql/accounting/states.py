@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dpsql.accounting.book import Page
 from dpsql.accounting.fields import packed
-from dpsql.accounting.footprint import Footprint
+from dpsql.accounting.footprint import Footprint, OtherVersion
 from dpsql.accounting.joint import Joint
 from dpsql.accounting.purse import NOTHING, Price, Purse
 from dpsql.errors import LedgerError
@@ -62,17 +62,22 @@ class States:
         self._kept: dict[tuple[str, str], Known] = {}
 
     def current(self, page: Page, purse: Purse) -> Known:
-        """The state of a purse after all of its entries. Raises LedgerError."""
+        paid = f"what {purse.user or 'everybody'} paid on {purse.dataset}"
         kept = self._kept.get((purse.user, purse.dataset))
-        if kept is not None and kept.joint != purse.joint:
-            kept = _replayed(page, purse, kept)
-        if kept is None:  # or another process has written the state down since
-            kept = _replayed(page, purse, _written(page.state(purse.user, purse.dataset)))
+        try:
+            if kept is not None and kept.joint != purse.joint:
+                kept = _replayed(page, purse, kept)
+            if kept is None:  # or another process has written the state down since
+                kept = _replayed(page, purse, _written(page.state(purse.user, purse.dataset)))
+        except OtherVersion as error:
+            raise LedgerError(
+                f"{paid} was written by another version of dpsql (there is {error}); this one does"
+                " not answer from this ledger: use the dpsql that wrote it"
+            ) from None
         if kept is None:
             raise LedgerError(
-                f"what {purse.user or 'everybody'} paid on {purse.dataset} was changed by something"
-                " else than dpsql; nothing is answered from this ledger (dpsql budget verify DB"
-                " says more, and what to do)"
+                f"{paid} was changed by something else than dpsql; nothing is answered from this"
+                " ledger (dpsql budget verify DB says more, and what to do)"
             )
         self.keep(purse, kept)
         return kept
@@ -108,9 +113,12 @@ def _written(data: bytes | None) -> Known | None:
     """The state that was written down, or the one before all entries; None if it is damaged."""
     if data is None:
         return Known(Joint(), "")
-    with contextlib.suppress(ValueError):
+    try:
         return Known(Joint.from_bytes(data), hashlib.sha256(data).hexdigest())
-    return None
+    except OtherVersion:
+        raise
+    except ValueError:
+        return None
 
 
 def _replayed(page: Page, purse: Purse, known: Known | None) -> Known | None:
@@ -125,6 +133,8 @@ def _replayed(page: Page, purse: Purse, known: Known | None) -> Known | None:
         price = entry.price or NOTHING
         try:
             footprint = Footprint.from_text(entry.footprint)
+        except OtherVersion:
+            raise
         except ValueError:
             return None
         state.pay(payment.before, price, footprint, entry.snapshot, entry.seq)

@@ -2,57 +2,19 @@
 
 import itertools
 import random
-from collections.abc import Iterable, Mapping, Sequence
 
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from dpsql.accounting import dense, joint
-from dpsql.accounting.footprint import Axis, Factor, Footprint, Loss
+from dpsql.accounting import joint, tables
+from dpsql.accounting.footprint import Factor, Footprint, Loss
 from dpsql.accounting.joint import Joint, Layer, largest
 from dpsql.accounting.purse import LIMIT, Price
-
-SIZES = {"a": 4, "b": 3, "c": 4, "d": 2, "e": 2}
+from tests.accounting.factors import at, brute, cells, factors
+from tests.accounting.people import only
 
 calm = hypothesis.settings(derandomize=True, deadline=None, max_examples=80)
-
-
-@st.composite
-def axes(draw: st.DrawFn, name: str) -> Axis:
-    classes = draw(st.lists(st.integers(0, 3), min_size=SIZES[name], max_size=SIZES[name]))
-    names = {old: new for new, old in enumerate(dict.fromkeys(classes))}
-    runs = [(at, names[c]) for at, c in enumerate(classes) if at == 0 or classes[at - 1] != c]
-    return Axis(name, tuple(at for at, _ in runs), tuple(c for _, c in runs))
-
-
-@st.composite
-def factors(draw: st.DrawFn) -> Factor:
-    names = draw(st.lists(st.sampled_from(sorted(SIZES)), min_size=1, max_size=3, unique=True))
-    listed = tuple(draw(axes(name)) for name in names)
-    size = 1
-    for axis in listed:
-        size *= axis.size
-    losses = st.sampled_from([0, 0, 0, 1, 5, 5, 7]) | st.integers(0, 10**9)
-    return Factor(listed, tuple(draw(st.lists(losses, min_size=size, max_size=size))))
-
-
-def at(factor: Factor, cell: Mapping[str, int]) -> int:
-    """The loss of a factor in a cell."""
-    index = 0
-    for axis in factor.axes:
-        run = max(i for i, start in enumerate(axis.starts) if start <= cell[axis.name])
-        index = index * axis.size + axis.classes[run]
-    return factor.table[index]
-
-
-def cells() -> Iterable[dict[str, int]]:
-    for codes in itertools.product(*map(range, SIZES.values())):
-        yield dict(zip(SIZES, codes, strict=True))
-
-
-def brute(listed: Sequence[Factor]) -> int:
-    return max(sum(at(factor, cell) for factor in listed) for cell in cells())
 
 
 def loss(*listed: Factor, constant: int = 0) -> Loss:
@@ -69,7 +31,7 @@ def paid(state: Joint, footprint: Footprint, snapshot: str = "") -> Price:
 @hypothesis.given(st.lists(factors(), min_size=1, max_size=8), st.sampled_from([0, 1, 64]))
 def test_what_is_spent_is_the_largest_loss_of_a_cell(listed: list[Factor], pending: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense, "PENDING", pending)
+        patch.setattr(tables, "PENDING", pending)
         state = Joint()
         for count, factor in enumerate(listed, 1):
             paid(state, Footprint(loss(factor), None))
@@ -110,14 +72,14 @@ def test_factors_of_one_release_are_one_release(listed: list[Factor]) -> None:
 @calm
 @hypothesis.given(
     st.lists(factors(), min_size=1, max_size=10),
-    st.sampled_from([1, 8, 60]),
+    st.sampled_from([("CELLS", 1), ("CELLS", 8), ("CELLS", 60), ("ENTRIES", 0), ("ENTRIES", 4000)]),
     st.sampled_from([0, 2, 512]),
 )
 def test_a_bound_is_never_below_and_never_above_the_sum(
-    listed: list[Factor], room: int, waiting: int
+    listed: list[Factor], room: tuple[str, int], waiting: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense, "CELLS", room)
+        patch.setattr(tables, *room)
         patch.setattr(joint, "WAITING", waiting)
         state = Joint()
         before = 0
@@ -133,7 +95,7 @@ def test_a_bound_is_never_below_and_never_above_the_sum(
 @hypothesis.given(st.lists(factors(), min_size=1, max_size=40), st.integers(2, 9))
 def test_a_bound_holds_when_boxes_are_forgotten(listed: list[Factor], boxes: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense, "CELLS", 1)
+        patch.setattr(tables, "CELLS", 1)
         patch.setattr("dpsql.accounting.shares.BOXES", boxes)
         state = Joint()
         for factor in listed:
@@ -145,7 +107,7 @@ def test_a_bound_holds_when_boxes_are_forgotten(listed: list[Factor], boxes: int
 @hypothesis.given(st.lists(factors(), min_size=1, max_size=8), st.booleans())
 def test_a_state_is_read_back_as_it_was(listed: list[Factor], small: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense, "CELLS", 6 if small else 1 << 20)
+        patch.setattr(tables, "CELLS", 6 if small else 1 << 20)
         state = Joint()
         for factor in listed[:-1]:
             paid(state, Footprint(loss(factor), loss(factor)))
@@ -161,7 +123,7 @@ def test_a_state_is_read_back_as_it_was(listed: list[Factor], small: bool) -> No
 @hypothesis.given(st.lists(factors(), min_size=1, max_size=5), factors(), st.booleans())
 def test_a_trial_changes_nothing(listed: list[Factor], last: Factor, small: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense, "CELLS", 6 if small else 1 << 20)
+        patch.setattr(tables, "CELLS", 6 if small else 1 << 20)
         state = Joint()
         for factor in listed:
             paid(state, Footprint(loss(factor), None))
@@ -180,12 +142,6 @@ def test_snapshots_add(listed: list[tuple[Factor, str]]) -> None:
         paid(state, Footprint(loss(factor), None), snapshot)
     apart = {s: [f for f, of in listed if of == s] for _, s in listed}
     assert state.spent.rho == sum(brute(some) for some in apart.values())
-
-
-def only(name: str, code: int, amount: int) -> Factor:
-    """A loss of the people with one code of a column."""
-    starts, classes = ((0, 1), (0, 1)) if code == 0 else ((0, code, code + 1), (0, 1, 0))
-    return Factor((Axis(name, starts, classes),), (amount, 0) if code == 0 else (0, amount))
 
 
 def test_old_snapshots_become_a_constant_that_still_counts() -> None:
@@ -298,7 +254,7 @@ def test_a_universe_of_a_trillion_cells_is_bounded_well() -> None:
     for factor in boxes:
         state.pay(state.spent, Price(1000, None), Footprint(Loss(0, (factor,), 1000), None), "", 1)
     layer = next(iter(state.rho.layers.values()))
-    assert layer.dense is None
+    assert layer.tables is None
     best = 0
     for _ in range(2000):
         cell = {f"c{i}": draw.randrange(5) for i in range(20)}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.accounting import joint
+from dpsql.accounting import footprint, joint
 from dpsql.accounting.book import Page
 from dpsql.accounting.events import PICO
 from dpsql.accounting.footprint import Footprint
@@ -337,3 +337,40 @@ def test_fifty_threads_spend_exactly_what_is_there_for_each(ledger: Ledger) -> N
             told = sorted(what for of, what in outcomes if of == code)
             assert told == ["BudgetExceeded"] * 22 + ["paid"] * 3
         assert spent(ledger, user) == 3 * third
+
+
+def test_a_state_of_another_version_is_said_to_be_that(path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joint, "BATCH", 2)
+        patch.setattr(joint, "VERSION", 1)
+        with Ledger.open(path) as ledger:
+            ledger.grant("alice", dataset="adult", epsilon=1)
+            for code in range(5):
+                pay(ledger, code)
+    words = r"another version of dpsql \(there is a state of version 1, not 2\)"
+    with Ledger.open(path, create=False) as ledger:
+        dump = ledger.dump()
+        with pytest.raises(LedgerError, match=words):
+            pay(ledger, 0)
+        assert ledger.dump() == dump and spent(ledger) == 10
+    problems = verify(path).problems
+    assert any("another version of dpsql" in problem for problem in problems)
+    assert not any("something else" in problem for problem in problems)
+    accept(path, "an older dpsql is not there any more")
+    with Ledger.open(path, create=False) as ledger:
+        assert pay(ledger, 7).after.spent_rho == 20
+    assert verify(path).problems == ()
+
+
+def test_a_footprint_of_another_version_is_said_to_be_that(path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(footprint, "VERSION", 7)
+        with Ledger.open(path) as ledger:
+            ledger.grant("alice", dataset="adult", epsilon=1)
+            pay(ledger, 0)
+    words = r"another version of dpsql \(there is a footprint of version 7, not 1\)"
+    with Ledger.open(path, create=False) as ledger, pytest.raises(LedgerError, match=words):
+        pay(ledger, 0)
+    problems = verify(path).problems
+    assert "entry 2 was written by another version of dpsql: it has a footprint of" in problems[0]
+    assert not any("something else" in problem or "takes" in problem for problem in problems)

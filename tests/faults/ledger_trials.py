@@ -30,7 +30,17 @@ PURE = {
     f"{ROOM}/{name}.py"
     for name in (
         *("events", "convert", "fields", "purse", "rows", "seal"),
-        *("footprint", "joint", "dense", "shares", "pieces", "runs", "pack"),
+        *(
+            "footprint",
+            "joint",
+            "tables",
+            "tops",
+            "elimination",
+            "shares",
+            "pieces",
+            "runs",
+            "pack",
+        ),
     )
 }
 EVENT = Gaussian(1, Fraction(500))
