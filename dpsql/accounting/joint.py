@@ -29,7 +29,10 @@ WAITING = 512  # factors that are not shared out while the tables do without
 
 
 class Layer:
-    """The releases of one snapshot in one currency; `bound` is what anybody lost by them."""
+    """The releases of one snapshot in one currency; `bound` is what anybody lost by them.
+
+    While factors wait there are no shares yet; afterwards none means that they are of no use.
+    """
 
     def __init__(self, pairs: bool, tables: Tables | None, shares: Shares | None) -> None:
         self.pairs = pairs
@@ -40,10 +43,9 @@ class Layer:
 
     @classmethod
     def new(cls, pairs: bool) -> Layer:
-        from dpsql.accounting.shares import Shares
         from dpsql.accounting.tables import Tables
 
-        return cls(pairs, Tables(), Shares())
+        return cls(pairs, Tables(), None)
 
     def copy(self) -> Layer:
         other = Layer(
@@ -88,7 +90,9 @@ class Layer:
 
     def _share_out(self) -> None:
         """Share out what was only in the tables so far, in the order in which it first came."""
-        waiting, self.waiting = self.waiting or {}, None
+        from dpsql.accounting.shares import Shares
+
+        waiting, self.waiting, self.shares = self.waiting or {}, None, Shares()
         for factor, times in waiting.items():
             if self.shares is None or factor.largest * times > LIMIT:
                 self.shares = None

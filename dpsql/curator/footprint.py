@@ -27,7 +27,8 @@ from dpsql.accounting.purse import LIMIT, Price
 from dpsql.curator.columns import Family, weight_names
 from dpsql.curator.norms import family
 from dpsql.curator.quote import GaussianNoise, LaplaceNoise, Noise, quote
-from dpsql.query.linear import Classes, Workload, alike, classes, product
+from dpsql.query.canon import families as canonical
+from dpsql.query.linear import Classes, Workload, alike, classes, product, ranked
 from dpsql.query.predicate import mentioned
 from dpsql.schema import Dataset, Neighbours
 
@@ -227,7 +228,7 @@ def _joined(axes: list[Axis], table: Ints) -> tuple[list[Axis], Ints]:
 
 def _parts(workload: Workload) -> tuple[_Part, ...]:
     """The tables that hold the weights of all blocks; known for workloads that are kept."""
-    found = _KNOWN.get(workload)
+    found = _KNOWN.get(workload) or _lone(workload)
     if found is None:
         families = [family(block) for block in workload.blocks if block.groups]
         whole = _part(families, workload)
@@ -235,6 +236,18 @@ def _parts(workload: Workload) -> tuple[_Part, ...]:
         if sum(part.size for part in found) <= _KEPT:
             _KNOWN[workload] = found
     return found
+
+
+def _lone(workload: Workload) -> tuple[_Part] | None:
+    """The table of a workload of one query, from its canonical form; None for any other."""
+    if workload.size != 1:
+        return None
+    (family,) = (f for block in canonical(workload) for f in block if f is None or f.origin.size)
+    if family is None or len(family.weights) > MOST_ENTRIES:
+        return None
+    weights = family.weights[None] * family.factor
+    told = {name: ranked(merged) for name, merged in family.classes.items()}
+    return (_Part(told, (_Weights(np.abs(weights), 1, bool((weights < 0).any())),)),)
 
 
 def _part(families: Sequence[Family], workload: Workload) -> _Part | None:

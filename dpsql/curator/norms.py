@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.curator.columns import Family, Moved, most, slices, weight_names
-from dpsql.curator.search import search
 from dpsql.domain import Domain
 from dpsql.query.linear import Block, TableOf, Weight, Workload, atoms, combinations
 from dpsql.query.predicate import TRUE, And, Leaf, Predicate, mentioned
@@ -49,6 +48,8 @@ def one_cell(workload: Workload) -> Moved:
 
 def _searched(families: Sequence[Family], domain: Domain, bound: Moved) -> Moved:
     """The largest sums where a search finds them, else the lesser of its bound and of another."""
+    from dpsql.curator.search import search  # for few workloads
+
     found = search(families, domain)
     if found is None:
         return bound

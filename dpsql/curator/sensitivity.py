@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpsql.curator.norms import one_cell
-from dpsql.curator.pairs import two_cells
 from dpsql.errors import UsageError
 from dpsql.query.linear import MAX_WEIGHT, Workload
 from dpsql.schema import Neighbours
@@ -48,6 +47,8 @@ def sensitivity(workload: Workload, neighbours: Neighbours, max_rows: int) -> Se
         case Neighbours.ADD_REMOVE:
             found = one_cell(workload)
         case Neighbours.REPLACE_ONE:
+            from dpsql.curator.pairs import two_cells
+
             found = two_cells(workload)
     absolute = max(found.absolute, 1)
     if max(found.squared, absolute) * max_rows**2 >= _LARGEST:

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,15 @@ from numpy.typing import NDArray
 from dpsql.accounting.book import Name
 from dpsql.accounting.events import Event, Gaussian, Laplace
 from dpsql.accounting.stored import Stored
-from dpsql.mechanisms.design import CELLS, meet, size
-from dpsql.mechanisms.fit import Fit, Fitted, Model, Spread
 from dpsql.mechanisms.kept import Columns, Kept
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.noises import Alike, Joint, Noise
+from dpsql.mechanisms.spread import Fitted, Spread
 from dpsql.query.canon import Family, families, parts
 from dpsql.query.linear import Block, Weight, Workload
+
+if TYPE_CHECKING:  # most answers need no fit
+    from dpsql.mechanisms.fit import Fit, Model
 
 MOST = 256  # releases that are fitted together
 WORK = 1 << 19  # of their families, times the combinations of their classes
@@ -246,6 +248,8 @@ class Archive:
 
     def _together(self, order: Sequence[int], work: int, small: float) -> tuple[int, ...]:
         """As many of the first releases as can be fitted together."""
+        from dpsql.mechanisms.design import CELLS, meet, size
+
         classes: dict[str, NDArray[np.int64]] = {}
         chosen: list[int] = []
         count = rows = 0
@@ -282,6 +286,8 @@ class Archive:
 
     def _model(self, chosen: tuple[int, ...]) -> Model | None:
         if chosen not in self._models:
+            from dpsql.mechanisms.fit import Model
+
             measured = []
             for seq in chosen:
                 stored = self._kept.read(seq)
@@ -296,6 +302,8 @@ class Archive:
         """The fit of some releases, which have a model."""
         with self._lock:
             if chosen not in self._fits:
+                from dpsql.mechanisms.fit import Fit
+
                 model = self._model(chosen)
                 assert model is not None
                 values: list[NDArray[Any]] = []

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.design import Design
 from dpsql.mechanisms.inverse import Inverse, inverse
+from dpsql.mechanisms.spread import Fitted, Spread
 from dpsql.mechanisms.whole import whole
 from dpsql.query.canon import Family, families, parts
 from dpsql.query.linear import Block, Workload
@@ -27,33 +28,6 @@ Ints: TypeAlias = NDArray[np.int64]
 
 _SAFE = 1 << 62
 _KEPT = 64  # workloads whose covariances are remembered by a model
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Spread:
-    """Of one SELECT: covariances (groups, weights, weights), and which queries are determined.
-
-    `least` is the smallest stddev of the noises that they are made of, in whole numbers drawn.
-    """
-
-    covariance: Floats
-    known: NDArray[np.bool_]
-    least: float
-
-    def worst(self) -> float:
-        """The largest variance of a query; infinite where one is not determined."""
-        if not self.known.all():
-            return float("inf")
-        return float(np.einsum("gii->gi", self.covariance).max(initial=0.0))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Fitted:
-    """Of one SELECT: whole numbers that are shown, estimates, both (groups, weights), spread."""
-
-    shown: NDArray[Any]
-    centre: Floats
-    spread: Spread
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from dpsql.accounting.events import Event
 from dpsql.mechanisms.directions import normals, reach
-from dpsql.mechanisms.fit import Fitted
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.quantile import half_width, sum_half_width
+from dpsql.mechanisms.spread import Fitted
 
 Floats: TypeAlias = NDArray[np.float64]
 Slopes: TypeAlias = "Mapping[int, float | Floats]"

@@ -167,7 +167,7 @@ def _family(workload: Workload, block: Block, grouping: Grouping, weight: Weight
 def _alike(groups: Ints, values: Ints, axis: int) -> Classes:
     """The places along an axis in classes, those alike in all cells together."""
     size = groups.shape[axis]
-    both = [np.moveaxis(a, axis, 0).reshape(size, -1) for a in (groups, values)]
+    both = [a.swapaxes(axis, 0).reshape(size, -1) for a in (groups, values)]
     return alike(np.concatenate(both, axis=1))
 
 

@@ -196,7 +196,7 @@ def _classes(name: str, size: int, tables: Sequence[TableOf]) -> Classes:
             told = ranked(table)
         else:
             axis = domain.names.index(name)
-            shaped = np.moveaxis(table.reshape(domain.sizes), axis, 0).reshape(size, -1)
+            shaped = table.reshape(domain.sizes).swapaxes(axis, 0).reshape(size, -1)
             told = alike(shaped)
         if found is None or found.number == 1:
             found = told
@@ -207,14 +207,14 @@ def _classes(name: str, size: int, tables: Sequence[TableOf]) -> Classes:
 
 def ranked(values: NDArray[Any]) -> Classes:
     """Whole numbers in classes of equal ones, by their size."""
-    least = int(values.min(initial=0))
-    span = int(values.max(initial=0)) - least + 1
     if len(values) <= _FEW:
         listed = values.tolist()
         order = sorted(set(listed))
-        rank = dict(zip(order, range(len(order)), strict=True))
+        rank = {value: place for place, value in enumerate(order)}
         of = np.array([rank[value] for value in listed], np.int64)
         return Classes(of, np.array([listed.index(value) for value in order], np.int64))
+    least = int(values.min(initial=0))
+    span = int(values.max(initial=0)) - least + 1
     if span > 4 * len(values) + 64:  # a table of them would be mostly empty
         _, first, ranks = np.unique(values, return_index=True, return_inverse=True)
         return Classes(ranks.astype(np.int64), first.astype(np.int64))
