@@ -92,6 +92,19 @@ def choose(workload: Workload, dataset: Dataset, asked: Asked, terms: Terms) -> 
     )
 
 
+def as_good(found: Found, choice: Choice) -> bool:
+    """Whether what was found is at least as accurate as a choice would be."""
+    return found.worst <= _target(choice) * (1.0 + _CLOSE)
+
+
+def _target(choice: Choice) -> float:
+    match choice.noise:
+        case GaussianNoise(variance=variance):
+            return float(variance)
+        case LaplaceNoise():
+            return stddev(choice.event) ** 2
+
+
 def missing(
     choice: Choice, found: Found | None, workload: Workload, dataset: Dataset, terms: Terms
 ) -> Choice | None:
@@ -101,17 +114,12 @@ def missing(
     """
     if found is None:
         return choice
-    match choice.noise:
-        case GaussianNoise(variance=variance):
-            target = float(variance)
-        case LaplaceNoise():
-            target = stddev(choice.event) ** 2
-    if found.worst <= target * (1.0 + _CLOSE):
+    if as_good(found, choice):
         return None
     combined = isinstance(found.law or choice.event, Gaussian)
     if found.worst == math.inf or not combined or not isinstance(choice.noise, GaussianNoise):
         return choice
-    noise = gaussian.short(Fraction(1 / (1 / target - 1 / found.worst)))
+    noise = gaussian.short(Fraction(1 / (1 / _target(choice) - 1 / found.worst)))
     return chosen(choice.backend, noise, workload, dataset, terms)
 
 

@@ -92,8 +92,12 @@ class Page(Protocol):
         """The charges with a greater `seq` whose releases are kept, and their columns."""
         ...
 
+    def others(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
+        """The same of all other users."""
+        ...
+
     def release(self, name: Name, seq: int) -> bytes | None:
-        """What charge `seq` released."""
+        """What charge `seq` released, to whomever."""
         ...
 
 

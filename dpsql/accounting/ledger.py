@@ -40,6 +40,7 @@ from dpsql.accounting.purse import (
     Receipt,
     Rise,
 )
+from dpsql.accounting.reads import Reads
 from dpsql.accounting.refusals import Regranted, excess
 from dpsql.accounting.releases import Releases
 from dpsql.accounting.shelf import book_at
@@ -72,6 +73,7 @@ class Ledger:
         self._guard = guarded(book, witness)
         self._states = States()
         self.releases = Releases(book)
+        self.reads = Reads(book, self._write, self._states)
 
     @classmethod
     def open(

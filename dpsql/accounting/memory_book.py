@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
 from dpsql.accounting.book import Name, Page, Tip
@@ -129,16 +129,28 @@ class _MemoryPage:
         self.changes[RELEASE, *name, str(seq), columns] = stored
 
     def releases(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
-        found = [
+        return sorted(
             (int(key[4]), key[5])
-            for key in self._kept
-            if isinstance(key, tuple) and len(key) == 6 and key[1:4] == name
-        ]
-        return sorted(item for item in found if item[0] > after)
+            for key in self._released(name)
+            if key[1] == name[0] and int(key[4]) > after
+        )
+
+    def others(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
+        return sorted(
+            (int(key[4]), key[5])
+            for key in self._released(name)
+            if key[1] != name[0] and int(key[4]) > after
+        )
 
     def release(self, name: Name, seq: int) -> bytes | None:
-        for key, value in self._kept.items():
-            kept = isinstance(key, tuple) and len(key) == 6 and key[1:5] == (*name, str(seq))
-            if kept and isinstance(value, bytes):
+        for key in sorted(self._released(name), key=lambda key: key[1] != name[0]):
+            value = self._kept[key]
+            if key[4] == str(seq) and isinstance(value, bytes):
                 return value
         return None
+
+    def _released(self, name: Name) -> Iterator[tuple[str, ...]]:
+        """The keys of what was released on a dataset and snapshot, to anybody."""
+        for key in self._kept:
+            if isinstance(key, tuple) and len(key) == 6 and key[2:4] == name[1:]:
+                yield key

@@ -193,15 +193,24 @@ class PostgresPage:
         )
 
     def releases(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
+        return self._kept('"user" = %s', name, after)
+
+    def others(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
+        return self._kept('"user" <> %s', name, after)
+
+    def _kept(self, whose: str, name: Name, after: int) -> Sequence[tuple[int, str]]:
         rows = self._rows(
-            f"SELECT seq, columns FROM dpsql_release WHERE {KEPT} AND seq > %s ORDER BY seq",
+            f"SELECT seq, columns FROM dpsql_release WHERE {whose} AND dataset = %s"
+            " AND snapshot = %s AND seq > %s ORDER BY seq",
             (*name, after),
         )
         return [(int(seq), str(columns)) for seq, columns in rows]
 
     def release(self, name: Name, seq: int) -> bytes | None:
         rows = self._rows(
-            f"SELECT stored FROM dpsql_release WHERE {KEPT} AND seq = %s", (*name, seq)
+            "SELECT stored FROM dpsql_release WHERE seq = %s AND dataset = %s AND snapshot = %s"
+            ' ORDER BY "user" <> %s LIMIT 1',
+            (seq, *name[1:], name[0]),
         )
         return bytes(rows[0][0]) if rows else None
 

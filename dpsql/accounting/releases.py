@@ -8,6 +8,7 @@ is then bought again, and nothing is lost but budget.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.book import Book, Name
@@ -23,28 +24,36 @@ class Releases:
 
     def __init__(self, book: Book) -> None:
         self._book = book
-        self._kept = 0  # by this process
+        self._kept: Counter[str] = Counter()  # by this process, of each user
 
-    def state(self, mine: int) -> object:
-        """Another value than before if others may have kept releases meanwhile; None for maybe.
+    def state(self, name: Name, mine: int, *, others: bool) -> object:
+        """Another value than before if releases may have been kept meanwhile; None for maybe.
 
-        `mine` is how many whoever asks has kept since this was opened.
+        Those of `others`, or of the user, of whose `mine` were kept by whoever asks.
         """
         version = self._book.version()
-        return None if version is None else (version, self._kept - mine)
+        if version is None:
+            return None
+        own = self._kept[name[0]]
+        return version, self._kept.total() - own if others else own - mine
 
     def keep(self, name: Name, seq: int, stored: Stored) -> None:
         """Keep what charge `seq` released. Raises LedgerError."""
-        self._kept += 1
+        self._kept[name[0]] += 1
         columns, data = json.dumps(list(stored.columns)), stored.to_bytes()
         self._book.note(lambda page: page.put_release(name, seq, columns, data))
 
     def listed(
-        self, name: Name, after: int, known: Container[int]
+        self, name: Name, after: int, known: Container[int], *, others: bool
     ) -> Sequence[tuple[int, frozenset[str]]]:
-        """The charges with a greater `seq`, but the `known`, whose releases are kept; columns."""
+        """The charges with a greater `seq`, but the `known`, whose releases are kept; columns.
+
+        Those of the user, or of all `others`.
+        """
         found = []
-        for seq, columns in self._book.read(lambda page: page.releases(name, after)):
+        for seq, columns in self._book.read(
+            lambda page: page.others(name, after) if others else page.releases(name, after)
+        ):
             if seq in known:
                 continue
             try:

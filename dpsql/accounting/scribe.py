@@ -67,6 +67,9 @@ class Scribe:
     def releases(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
         return self._page.releases(name, after)
 
+    def others(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
+        return self._page.others(name, after)
+
     def release(self, name: Name, seq: int) -> bytes | None:
         return self._page.release(name, seq)
 

@@ -184,8 +184,14 @@ class SqlitePage:
         self._insert("INSERT OR IGNORE INTO release", (*name, seq, columns, stored))
 
     def releases(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
+        return self._kept("user = ?", name, after)
+
+    def others(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
+        return self._kept("user <> ?", name, after)
+
+    def _kept(self, whose: str, name: Name, after: int) -> Sequence[tuple[int, str]]:
         rows = self._rows(
-            "SELECT seq, columns FROM release WHERE user = ? AND dataset = ? AND snapshot = ?"
+            f"SELECT seq, columns FROM release WHERE {whose} AND dataset = ? AND snapshot = ?"
             " AND seq > ? ORDER BY seq",
             (*name, after),
         )
@@ -193,9 +199,9 @@ class SqlitePage:
 
     def release(self, name: Name, seq: int) -> bytes | None:
         rows = self._rows(
-            "SELECT stored FROM release"
-            " WHERE user = ? AND dataset = ? AND snapshot = ? AND seq = ?",
-            (*name, seq),
+            "SELECT stored FROM release WHERE seq = ? AND dataset = ? AND snapshot = ?"
+            " ORDER BY user <> ? LIMIT 1",
+            (seq, *name[1:], name[0]),
         )
         return bytes(rows[0][0]) if rows and isinstance(rows[0][0], bytes) else None
 

@@ -32,13 +32,15 @@ Ints: TypeAlias = NDArray[np.int64]
 class Stored:
     """Families of queries with noise of one `law`, and the noisy value of each of their groups.
 
-    `rests` are the charges whose releases the answer rested on as well, when it was given.
+    `rests` are the charges whose releases the answer rested on as well, when it was given; `read`
+    is the charge of another user that it was read from, 0 where it was measured.
     """
 
     families: tuple[Family, ...]
     law: Event
     values: tuple[Ints, ...]
     rests: tuple[int, ...] = ()
+    read: int = 0
 
     def __post_init__(self) -> None:
         for family, values in zip(self.families, self.values, strict=True):
@@ -79,7 +81,8 @@ class Stored:
             for family, values in zip(self.families, self.values, strict=True)
         ]
         noise, rests = _noise(self.law), list(self.rests)
-        return pack({"version": VERSION, "noise": noise, "families": listed, "rests": rests})
+        tree = {"version": VERSION, "noise": noise, "families": listed, "rests": rests}
+        return pack(tree | {"read": self.read})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Stored:
@@ -94,9 +97,9 @@ class Stored:
                 kept.append(Family.of(classes, groups, weights, factor, origin))
                 values.append(noisy)
             rests = tuple(tree["rests"])
-            if not all(map(whole, rests)):
+            if not all(map(whole, (*rests, tree["read"]))):
                 raise ValueError("not the charges that a release rests on")
-            return cls(tuple(kept), _law(tree["noise"]), tuple(values), rests)
+            return cls(tuple(kept), _law(tree["noise"]), tuple(values), rests, tree["read"])
         except (KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError):
             raise ValueError("not a release") from None
 

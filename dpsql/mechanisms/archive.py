@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # most answers need no fit
 MOST = 256  # releases that are fitted together
 WORK = 1 << 19  # of their families, times the combinations of their classes
 FEW, SMALL = 1 << 15, 64  # the same for a query or two; of their rows or combinations the fewer
+SINGLES = 4  # releases that may answer alone
 _MODELS = 16  # sets of releases whose fit is remembered
 
 
@@ -122,6 +123,29 @@ class Archive:
         """What a single release of the very same queries says; None where there is none."""
         with self._lock:
             return self._repeat(workload, self._measured(workload))
+
+    def singles(self, workload: Workload, enough: Callable[[Found], bool]) -> list[Found]:
+        """Single releases that were measured, and say `enough` of a workload; the best few."""
+        with self._lock:
+            self._kept.refresh()
+            order: list[int] = []
+            if not _few(workload) or self._may_follow(workload):
+                asked = _columns(workload)
+                linked = self._kept.linked(asked)
+                order = sorted(linked, key=lambda seq: self._rank(seq, asked))[:SINGLES]
+            same = self._measured(workload)
+            found = [self._repeat(workload, (seq,)) for seq in same]
+            found += [self._said(workload, (seq,)) for seq in order if seq not in same]
+            return [
+                said for said in found
+                if said is not None and said.worst < math.inf and enough(said)
+                and not self._kept.was_read(said.used[0])
+            ]  # fmt: skip
+
+    def stored(self, seq: int) -> Stored | None:
+        """What charge `seq` released."""
+        with self._lock:
+            return self._kept.read(seq)
 
     def after(self, workload: Workload, seq: int, before: Found | None) -> Found | None:
         """What is to be said of a workload that charge `seq` measured, and that was added.

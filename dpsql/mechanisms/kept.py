@@ -44,10 +44,10 @@ class _Told:
 
 
 class Kept:
-    """Releases by the charge that paid for them, oldest first."""
+    """Releases by the charge that paid for them, oldest first; those of all `others` on demand."""
 
-    def __init__(self, releases: Releases, name: Name) -> None:
-        self.name = name
+    def __init__(self, releases: Releases, name: Name, *, others: bool = False) -> None:
+        self.name, self._others = name, others
         self._releases = releases
         self._mine = 0  # releases that were kept through this one
         self._listed: object = None  # the state of the ledger when it was looked at last
@@ -72,10 +72,16 @@ class Kept:
 
     def refresh(self) -> None:
         """Look for releases that were kept since, here or elsewhere."""
-        listed, self._listed = self._listed, self._releases.state(self._mine)
+        listed, self._listed = (
+            self._listed,
+            self._releases.state(self.name, self._mine, others=self._others),
+        )
         if self._listed is not None and listed == self._listed:
             return
-        for seq, columns in self._releases.listed(self.name, self._seen - _LATE, self.columns):
+        after = self._seen - _LATE
+        for seq, columns in self._releases.listed(
+            self.name, after, self.columns, others=self._others
+        ):
             self._count(seq, columns)
         while len(self.columns) > READ:
             seq, _ = self.columns.popitem(last=False)
@@ -119,6 +125,11 @@ class Kept:
         self._stored[seq] = stored
         for family in () if stored is None else stored.families:
             self._by_key.setdefault(family.key, []).append(seq)
+
+    def was_read(self, seq: int) -> bool:
+        """Whether a release is a copy of another user's."""
+        stored = self.read(seq)
+        return stored is not None and stored.read > 0
 
     def measured(self, family: Family) -> list[int]:
         """The charges that released the queries of a family, in no order."""

@@ -32,6 +32,22 @@ def parsed(sql: str) -> Statement:
     return parse(sql)
 
 
+def effective(ask: Ask, settings: Settings) -> Settings:
+    """What holds for a statement: its OPTIONS go before what was set. Raises Refused."""
+    options: dict[str, str] = {}
+    for option in ask.options:
+        if option.name == "delta":
+            continue
+        options[option.name] = option.value
+        try:
+            Settings().with_values(options)
+        except UsageError as error:
+            raise ask.text.refusal(
+                str(error), option.span, "OPTIONS (epsilon = 0.1, confidence = 0.99)"
+            ) from None
+    return settings.with_values(options)
+
+
 def check_delta(ask: Ask, delta: float) -> None:
     """Refuse an OPTIONS clause whose delta is not the grant's."""
     for option in ask.options:

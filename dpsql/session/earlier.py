@@ -24,6 +24,7 @@ class Earlier:
     def __init__(self, user: str) -> None:
         self._user = user
         self._archives: dict[str, Archive] = {}
+        self._others: dict[str, Archive] = {}
 
     def archive(self, ledger: Ledger, dataset: str, snapshot: str) -> Archive:
         """The releases of a snapshot."""
@@ -31,6 +32,15 @@ class Earlier:
         found = self._archives.get(dataset)
         if found is None or found.name != name:
             found = self._archives[dataset] = Archive(Kept(ledger.releases, name))
+        return found
+
+    def others(self, ledger: Ledger, dataset: str, snapshot: str) -> Archive:
+        """The releases of all other users."""
+        name = (self._user, dataset, snapshot)
+        found = self._others.get(dataset)
+        if found is None or found.name != name:
+            kept = Kept(ledger.releases, name, others=True)
+            found = self._others[dataset] = Archive(kept)
         return found
 
 

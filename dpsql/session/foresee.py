@@ -14,6 +14,7 @@ from dpsql.release import Budget, Candidate, Cost
 from dpsql.session import tell
 from dpsql.session.build import Head
 from dpsql.session.earlier import REUSE, label, words
+from dpsql.session.others import READ, Reading
 from dpsql.session.wanted import Wanted
 
 Foreseen = tuple[Head, tuple[Noise, ...], tuple[Candidate, ...]]
@@ -23,6 +24,7 @@ def foreseen(
     compiled: Compiled,
     archive: Archive | None,
     plan: Wanted,
+    read: Reading | None,
     terms: Terms,
     left: Budget,
     charged: Callable[[Drawn], Cost],
@@ -40,6 +42,11 @@ def foreseen(
         note = f"follows from {words(len(found.used))}: nothing will be charged"
         candidate = Candidate(REUSE, free, error(workload, known), free)
         return Head(REUSE, free, free, left, (note,)), known, (candidate, *listed)
+    if read is not None:
+        known = read.found.noises(workload)
+        price, cost = (tell.price(p, terms) for p in (read.rise.price, read.rise.charged))
+        candidate = Candidate(REUSE, price, error(workload, known), cost)
+        return Head(REUSE, price, cost, left, (READ,)), known, (candidate, *listed)
     then = None if archive is None else archive.planned(workload, rest.event, found)
     others = 0
     noises: tuple[Noise, ...] = (Alike(rest.event),) * len(workload.blocks)

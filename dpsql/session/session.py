@@ -33,11 +33,12 @@ from dpsql.query.parse import Ask, Describe, Explain, Set, Show
 from dpsql.release import Budget, Cost, Plan, Release
 from dpsql.schema import Dataset
 from dpsql.session import tell
-from dpsql.session.asked import check_delta, known, statement
+from dpsql.session.asked import check_delta, effective, known, statement
 from dpsql.session.build import Head, Paid, build, build_plan, require_level
 from dpsql.session.charge import Charge
 from dpsql.session.earlier import REUSE, Earlier, label, settled, words
 from dpsql.session.foresee import foreseen
+from dpsql.session.others import reading, taken
 from dpsql.session.ours import told
 from dpsql.session.params import literals, require_all
 from dpsql.session.settings import Settings
@@ -229,7 +230,7 @@ class Session:
 
     def _ask(self, ask: Ask, params: Any, given: Mapping[str, Any]) -> Release:
         bound, compiled = self._compile(ask, params)
-        settings = self._settings(ask, given)
+        settings = effective(ask, self.settings.with_values(given))
         if isinstance(bound, Probe) and bound.of:
             return tell.catalogue(bound, self._catalogue, params, self.user)
         if isinstance(bound, Probe):
@@ -262,8 +263,13 @@ class Session:
         curator = self._curator(dataset)
         text = ask.text.sql.strip()
         charge = Charge(self.ledger, balance, text)
+        read = reading(self.ledger, self._earlier, archive, dataset, compiled, plan, balance)
         failure: BaseException
         try:
+            if archive is not None and read is not None:
+                receipt, said, paid = taken(self.ledger, archive, read, charge, text, balance)
+                self._balances[dataset.name] = receipt.after
+                return build(compiled, grid, said, settings, paid)
             measured = curator.measure(
                 compiled.workload, rest.noise, text, charge.take, balance.grant
             )
@@ -290,7 +296,7 @@ class Session:
 
     def _plan(self, ask: Ask, params: Any, given: Mapping[str, Any]) -> Plan:
         bound, compiled = self._compile(ask, params)
-        settings = self._settings(ask, given)
+        settings = effective(ask, self.settings.with_values(given))
         if isinstance(bound, Probe) or compiled is None:
             raise UsageError("this statement tells only the schema: it is free and has no plan")
         require_level(compiled, settings.confidence)
@@ -322,7 +328,12 @@ class Session:
         head = Head(choice.backend, choice.price, None, None)
         noises: tuple[Noise, ...] = (Alike(choice.event),) * len(workload.blocks)
         if budget is not None:
-            head, noises, listed = foreseen(compiled, archive, plan, terms, budget, charged, listed)
+            read = reading(
+                self.ledger, self._earlier, archive, bound.dataset, compiled, plan, balance
+            )
+            head, noises, listed = foreseen(
+                compiled, archive, plan, read, terms, budget, charged, listed
+            )
         found = moved(workload, bound.dataset)
         return build_plan(
             compiled, self._grid(bound.dataset), noises, listed, found, settings, head
@@ -356,22 +367,6 @@ class Session:
             else:
                 self._compiled.move_to_end(known)
             return found
-
-    def _settings(self, ask: Ask, given: Mapping[str, Any]) -> Settings:
-        """What holds for a statement: OPTIONS go before the call's, those before SET."""
-        found = self.settings.with_values(given)
-        options: dict[str, str] = {}
-        for option in ask.options:
-            if option.name == "delta":
-                continue
-            options[option.name] = option.value
-            try:
-                Settings().with_values(options)
-            except UsageError as error:
-                raise ask.text.refusal(
-                    str(error), option.span, "OPTIONS (epsilon = 0.1, confidence = 0.99)"
-                ) from None
-        return found.with_values(options)
 
     def called(self, name: str) -> Dataset | None:
         """The dataset of a name, whatever the case of its letters."""

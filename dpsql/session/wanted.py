@@ -13,7 +13,7 @@ from dpsql.errors import UsageError
 from dpsql.mechanisms.archive import Archive, Found
 from dpsql.mechanisms.gaussian import short
 from dpsql.mechanisms.noises import Alike
-from dpsql.planner import Asked, Choice, Terms, choose, chosen, missing
+from dpsql.planner import Asked, Choice, Terms, as_good, choose, chosen, missing
 from dpsql.query.compile import Compiled
 from dpsql.query.estimators import Count
 from dpsql.schema import Dataset
@@ -28,13 +28,14 @@ _FAR = 1 << 13  # steps from the first guess
 class Wanted:
     """What was asked, the choice without reuse, what earlier releases say, and what is to buy.
 
-    `rest` is None where there is nothing to buy.
+    `rest` is None where there is nothing to buy; `enough` tells what would do instead.
     """
 
     asked: Asked
     choice: Choice
     found: Found | None
     rest: Choice | None
+    enough: Callable[[Found], bool]
 
 
 def wanted(
@@ -50,18 +51,23 @@ def wanted(
     if settings.accuracy is None:
         asked = Asked(settings.epsilon, settings.rho, settings.backend)
         choice = choose(workload, dataset, asked, terms)
-        return Wanted(asked, choice, found, missing(choice, found, workload, dataset, terms))
+        rest = missing(choice, found, workload, dataset, terms)
+        return Wanted(asked, choice, found, rest, lambda said: as_good(said, choice))
     half = accuracy(settings.accuracy, compiled, found)
     width = widest(compiled, settings.confidence)
     alike = len(workload.blocks)
     asked = Asked(backend=settings.backend, accuracy=half,
                   widest=lambda law: width((Alike(law),) * alike))  # fmt: skip
     choice = choose(workload, dataset, asked, terms)
+
+    def enough(said: Found) -> bool:
+        return said.worst < math.inf and width(said.noises(workload)) <= half
+
     for said in (found, None if archive is None else archive.same(workload)):
-        if said is not None and said.worst < math.inf and width(said.noises(workload)) <= half:
-            return Wanted(asked, choice, said, None)
+        if said is not None and enough(said):
+            return Wanted(asked, choice, said, None, enough)
     if archive is None or not isinstance(choice.noise, GaussianNoise):
-        return Wanted(asked, choice, found, choice)
+        return Wanted(asked, choice, found, choice, enough)
 
     alone = choice.noise
 
@@ -69,7 +75,7 @@ def wanted(
         """The cheapest noise whose answers, combined with what was said before, are as narrow."""
         first = archive.planned(workload, choice.event, before)
         if first is None or first.spreads is None:  # what is measured is what is said
-            return Wanted(asked, choice, before, choice)
+            return Wanted(asked, choice, before, choice, enough)
 
         def holds(variance: Fraction) -> bool:
             then = archive.planned(workload, Gaussian(1, short(variance).variance), before)
@@ -77,7 +83,7 @@ def wanted(
 
         best = short(_most(holds, alone.variance))
         rest = chosen(choice.backend, best, workload, dataset, terms)
-        return Wanted(asked, choice, before, rest)
+        return Wanted(asked, choice, before, rest, enough)
 
     # alone where that is cheaper: a sum of several noises has a bound, not an exact interval
     plans = [bought(before) for before in dict.fromkeys([found, None])]

@@ -1,0 +1,132 @@
+"""Reading what another user's purse has paid for.
+
+A release was charged to whoever asked and, once and for all, to the cap of the dataset: what all
+users know together does not grow when another of them reads it. What that one knows does, so the
+reader's own purse, and those of its groups, pay its footprint as if it were released now. The log
+tells of each reading, like of a charge, with a note of the entry that was read; the purses that
+paid for that one do not pay again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dpsql.accounting import payers
+from dpsql.accounting.book import Book, Page
+from dpsql.accounting.clock import now
+from dpsql.accounting.filter import holds
+from dpsql.accounting.footprint import Footprint
+from dpsql.accounting.purse import Entry, Grant, Payment, Price, Purse, Receipt, Rise
+from dpsql.accounting.refusals import Regranted, excess
+from dpsql.accounting.states import Known, States, Trial
+from dpsql.errors import BudgetExceeded, LedgerError
+
+Change = Callable[[Page], Receipt]
+
+
+class Reads:
+    """What readings cost, and the charges for them."""
+
+    def __init__(self, book: Book, write: Callable[[Change], Receipt], states: States) -> None:
+        self._book, self._write, self._states = book, write, states
+
+    def rise(self, user: str, dataset: str, seq: int) -> Rise:
+        """What reading the release of entry `seq` would cost, whether the purses hold it or not.
+
+        Raises NoGrant, and LedgerError where there is no such release.
+        """
+        return self._book.read(lambda page: self._step(page, user, dataset, seq).rise)
+
+    def charge(
+        self, user: str, dataset: str, seq: int, *, statement: str, grant: Grant | None = None
+    ) -> Receipt:
+        """Take what reading the release of entry `seq` costs; it may be read when this returns.
+
+        Raises NoGrant, BudgetExceeded, LedgerError, or Regranted where another grant than `grant`
+        is in force; then nothing is charged.
+        """
+        text = statement.encode("utf-8", "backslashreplace").decode()
+        known: list[tuple[Purse, Known]] = []
+
+        def change(page: Page) -> Receipt:
+            known.clear()
+            step = self._step(page, user, dataset, seq)
+            if grant is not None and step.rise.before.grant != grant:
+                raise Regranted(f"{user} has another grant on {dataset}; nothing was charged")
+            price = step.rise.price
+            payments = []
+            for payer, after, trial in step.due:
+                before = payer.purse
+                if not holds(payer.grant, after):
+                    raise BudgetExceeded(excess(payer.grant, before.spent, price, after))
+                joint, exact = before.joint, None
+                if trial is not None:
+                    state = self._states.record(page, before, trial)
+                    known.append((before, state))
+                    joint, exact = state.joint, trial.exact
+                page.put(before.after(after, joint, before.people))
+                payments.append(Payment(before.user, before.spent, after, exact))
+            source, number = step.source, page.last() + 1
+            if payments:
+                page.append(
+                    Entry(
+                        number, max(now(), page.seen()), "charge", user, dataset,
+                        payments[0].before, payments[0].after, statement=text,
+                        event=source.event, price=price, payments=tuple(payments),
+                        footprint=source.footprint, snapshot=source.snapshot,
+                        note=f"reads entry {seq}",
+                    )
+                )  # fmt: skip
+            return Receipt(step.rise, number if payments else seq)
+
+        receipt = self._write(change)
+        for purse, state in known:
+            self._states.keep(purse, state)
+        return receipt
+
+    def _step(self, page: Page, user: str, dataset: str, seq: int) -> _Step:
+        from dpsql.accounting.guard import at
+
+        source = at(page, seq)
+        if source is None or source.price is None or source.dataset != dataset:
+            raise LedgerError(f"entry {seq} is no release of {dataset}")
+        paying = payers.payers(page, user, dataset, max(now(), page.seen()))
+        paid = {payment.purse for payment in source.payments}
+        number, price = page.last() + 1, source.price
+        due: list[tuple[payers.Payer, Price, Trial | None]] = []
+        after = []
+        for payer in paying:
+            if payer is paying[-1] or payer.purse.user in paid:
+                after.append(payer)
+                continue
+            spent = payer.purse.spent + price
+            trial: Trial | None = None
+            if source.footprint:
+                footprint = _footprint(source)
+                trial = self._states.trial(
+                    page, payer.purse, price, footprint, source.snapshot, number
+                )
+                spent = trial.after
+            due.append((payer, spent, trial))
+            after.append(payer.at(spent))
+        first = due[0][2] if due else None
+        exact = first is not None and first.exact
+        rise = Rise(price, payers.balance(paying), payers.balance(after), exact)
+        return _Step(source, rise, due)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The entry that is read, what that costs, and the purses that pay, with what they come to."""
+
+    source: Entry
+    rise: Rise
+    due: list[tuple[payers.Payer, Price, Trial | None]]
+
+
+def _footprint(source: Entry) -> Footprint:
+    try:
+        return Footprint.from_text(source.footprint)
+    except ValueError:
+        raise LedgerError(f"what entry {source.seq} cost each person cannot be read") from None

@@ -1,0 +1,99 @@
+"""Answers that another user has paid for: read from that release, at its footprint's price."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from dpsql.accounting.ledger import Ledger, Receipt, Rise
+from dpsql.accounting.purse import Balance, Price
+from dpsql.curator.curator import rise
+from dpsql.errors import LedgerError
+from dpsql.mechanisms.archive import Answered, Archive, Found
+from dpsql.planner import Terms
+from dpsql.query.compile import Compiled
+from dpsql.schema import Dataset
+from dpsql.session import tell
+from dpsql.session.build import Paid
+from dpsql.session.charge import Charge
+from dpsql.session.earlier import NOT_KEPT, REUSE, Earlier
+from dpsql.session.wanted import Wanted
+
+READ = (
+    "read from a release that another user paid for: your purse pays for what you learn, the cap "
+    "of all users does not pay again"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A release of another user that answers a statement, and what reading it takes."""
+
+    others: Archive
+    found: Found
+    rise: Rise
+
+    @property
+    def seq(self) -> int:
+        """The charge that paid for the release."""
+        return self.found.used[0]
+
+
+def reading(
+    ledger: Ledger,
+    earlier: Earlier,
+    archive: Archive | None,
+    dataset: Dataset,
+    compiled: Compiled,
+    plan: Wanted,
+    balance: Balance,
+) -> Reading | None:
+    """The cheapest release of others that answers a statement, unless it is cheaper to buy afresh.
+
+    Without an archive of one's own nothing is used again.
+    """
+    if archive is None or plan.rest is None:
+        return None
+    user, pure = archive.name[0], balance.grant.pure
+    others = earlier.others(ledger, *archive.name[1:])
+    best: Reading | None = None
+    for found in others.singles(compiled.workload, plan.enough):
+        try:
+            read = Reading(others, found, ledger.reads.rise(user, dataset.name, found.used[0]))
+        except LedgerError:
+            continue  # what it cost is not known any more
+        if pure and read.rise.price.epsilon is None:
+            continue
+        if best is None or _cost(read.rise, pure) < _cost(best.rise, pure):
+            best = read
+    if best is None:
+        return None
+    noise = plan.rest.noise
+    fresh = rise(ledger, user, dataset, archive.name[2], compiled.workload, noise)
+    return best if _cost(best.rise, pure) <= _cost(fresh, pure) else None
+
+
+def taken(
+    ledger: Ledger, archive: Archive, read: Reading, charge: Charge, text: str, balance: Balance
+) -> tuple[Receipt, Answered, Paid]:
+    """Charge for a reading; its receipt, what it says, and how it was paid."""
+    grant, terms = balance.grant, Terms.of(balance.grant)
+    user, dataset, _ = archive.name
+    receipt = ledger.reads.charge(user, dataset, read.seq, statement=text, grant=grant)
+    charge.take(receipt)
+    answered, notes = read.found.answered(), [READ]
+    stored = read.others.stored(read.seq)
+    assert stored is not None
+    archive.add(receipt.seq, dataclasses.replace(stored, rests=(), read=read.seq))
+    try:
+        archive.keep(receipt.seq, ())
+    except LedgerError:
+        notes.append(NOT_KEPT)
+    price, charged = (tell.price(p, terms) for p in (read.rise.price, receipt.charged))
+    paid = Paid(REUSE, price, charged, tell.budget(receipt.after), True, tuple(notes))
+    return receipt, answered, paid
+
+
+def _cost(found: Rise, pure: bool) -> int:
+    charged: Price = found.charged
+    return (charged.epsilon or 0) if pure else charged.rho

@@ -1,0 +1,155 @@
+"""What another user has paid for costs its reader what that one learns, and the cap nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.purse import EVERYBODY
+from dpsql.accounting.verify import verify
+from dpsql.curator.curator import Curator
+from dpsql.errors import BudgetExceeded
+from dpsql.session import Session
+
+Row = tuple[object, ...]
+SQL = "SELECT sex, COUNT(*) AS n FROM town GROUP BY sex"
+PART = "SELECT COUNT(*) AS n FROM town WHERE age > 4"
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
+    places = {"memory": None, "sqlite": str(tmp_path / "a.ledger")}
+    if request.param == "postgres":
+        places["postgres"] = request.getfixturevalue("address")
+    place = places[request.param]
+    with Ledger.memory() if place is None else Ledger.open(place) as opened:
+        for user in ("alice", "bob", "carol"):
+            opened.grant(user, dataset="town", epsilon=3)
+        yield opened
+
+
+@pytest.fixture
+def path(town: Any, crowd: Callable[..., list[Row]]) -> Path:
+    found: Path = town.database("a", crowd(400, 1))
+    return found
+
+
+def opened(path: Path, ledger: Ledger, user: str) -> Session:
+    return Session(path, user=user, ledger=ledger, settings={"reuse": True})
+
+
+def spent(ledger: Ledger, user: str) -> int:
+    return ledger.balance(user, "town").spent_rho
+
+
+def cap(ledger: Ledger) -> int:
+    return ledger.caps()[0].spent_rho
+
+
+@pytest.mark.parametrize("sql", [SQL, PART])
+def test_the_same_question_is_read_at_the_price_of_what_is_learnt(
+    sql: str, path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(path, ledger, "alice") as alice, opened(path, ledger, "bob") as bob:
+        first = alice.answer(sql, rho=0.004)
+        used = cap(ledger)
+        monkeypatch.setattr(Curator, "measure", None)  # nothing private is read
+        plan = bob.explain(sql, rho=0.004)
+        found = bob.answer(sql, rho=0.004)
+        assert found.rows == first.rows and found.reused
+        assert plan.backend == found.backend == "reuse"
+        assert (plan.price, plan.charged) == (found.price, found.charged)
+        assert plan.stderr == found.stderr
+        assert found.charged.rho == first.charged.rho
+        assert spent(ledger, "bob") == spent(ledger, "alice") and cap(ledger) == used
+        again = bob.answer(sql, rho=0.004)
+        assert again.charged.rho == 0 and again.rows == first.rows
+    assert bob.last_charge is None
+
+
+def test_a_part_of_a_large_release_is_bought_afresh_where_that_is_cheaper(
+    path: Path, ledger: Ledger
+) -> None:
+    """Whoever reads it learns all of it, whatever was asked."""
+    with opened(path, ledger, "alice") as alice, opened(path, ledger, "bob") as bob:
+        alice.answer("SELECT age, COUNT(*) FROM town GROUP BY age", rho=0.01)
+        found = bob.answer("SELECT COUNT(*) FROM town WHERE age = 3", rho=0.001)
+        assert not found.reused and found.backend == "gaussian"
+        assert found.charged.rho == pytest.approx(0.001)
+        finer = bob.answer("SELECT COUNT(*) FROM town WHERE age = 3", rho=0.02)
+        assert finer.charged.rho < 0.02  # the rest is bought, or all ages are read
+
+
+def test_what_is_read_pays_by_person(path: Path, ledger: Ledger) -> None:
+    """Losses of other people than those who lost most cost nothing, read or bought."""
+    with opened(path, ledger, "alice") as alice, opened(path, ledger, "bob") as bob:
+        women = "SELECT COUNT(*) FROM town WHERE sex = 'female'"
+        alice.answer(women, rho=0.004)
+        bob.answer("SELECT COUNT(*) FROM town WHERE sex = 'male'", rho=0.004)
+        before = spent(ledger, "bob")
+        found = bob.answer(women, rho=0.004)
+        assert found.reused and found.charged.rho == 0 and spent(ledger, "bob") == before
+
+
+def test_who_cannot_pay_reads_nothing(path: Path, ledger: Ledger) -> None:
+    ledger.grant("bob", dataset="town", epsilon=0.05)
+    with opened(path, ledger, "alice") as alice, opened(path, ledger, "bob") as bob:
+        alice.answer(SQL, rho=0.01)
+        entries = len(list(ledger.log()))
+        with pytest.raises(BudgetExceeded):
+            bob.answer(SQL, rho=0.01)
+        assert len(list(ledger.log())) == entries and spent(ledger, "bob") == 0
+
+
+def test_groups_that_paid_do_not_pay_again(path: Path, ledger: Ledger) -> None:
+    ledger.grant("team", dataset="town", epsilon=1)
+    for user in ("alice", "bob"):
+        ledger.join(user, "team", dataset="town")
+    with opened(path, ledger, "alice") as alice, opened(path, ledger, "bob") as bob:
+        alice.answer(SQL, rho=0.004)
+        team = spent(ledger, "team")
+        bob.answer(SQL, rho=0.004)
+        assert spent(ledger, "team") == team == spent(ledger, "bob") > 0
+
+
+def test_the_log_tells_of_it_and_verifies(path: Path, tmp_path: Path) -> None:
+    place = tmp_path / "b.ledger"
+    with Ledger.open(place) as ledger:
+        for user in ("alice", "bob", "carol"):
+            ledger.grant(user, dataset="town", epsilon=1)
+        with opened(path, ledger, "alice") as alice, opened(path, ledger, "bob") as bob:
+            alice.answer(SQL, rho=0.004)
+            bob.answer(PART, rho=0.004)
+            bob.answer(SQL, rho=0.004)
+            bob.answer(PART, rho=0.003)
+        entries = list(ledger.log())
+        read = entries[-1]
+        assert read.note == f"reads entry {entries[-3].seq}" and read.user == "bob"
+        assert [payment.purse for payment in read.payments] == ["bob"]
+        with opened(path, ledger, "carol") as carol:  # of two, the one that was measured
+            carol.answer(SQL, rho=0.004)
+        assert list(ledger.log())[-1].note == read.note
+        assert EVERYBODY not in [payment.purse for payment in list(ledger.log())[-1].payments]
+    assert not verify(place).problems
+
+
+def test_reuse_off_reads_nothing_of_others(path: Path, ledger: Ledger) -> None:
+    with opened(path, ledger, "alice") as alice, opened(path, ledger, "bob") as bob:
+        alice.answer(SQL, rho=0.004)
+        used = cap(ledger)
+        assert not bob.answer(SQL, rho=0.004, reuse=False).reused
+        assert cap(ledger) > used
+
+
+def test_pure_purses_read_pure_releases_alone(path: Path, ledger: Ledger) -> None:
+    ledger.grant("bob", dataset="town", epsilon=3, delta=0)
+    with opened(path, ledger, "alice") as alice, opened(path, ledger, "bob") as bob:
+        alice.answer(SQL, rho=0.004)
+        assert bob.answer(SQL, epsilon=0.05).backend == "laplace"
+        alice.answer(PART, epsilon=0.05, backend="laplace")
+        found = bob.answer(PART, epsilon=0.01)
+        assert found.charged.epsilon <= 0.05
