@@ -25,7 +25,7 @@ from dpsql.curator.quote import Noise as Drawn
 from dpsql.curator.sensitivity import Sensitivity
 from dpsql.errors import UsageError
 from dpsql.mechanisms import gaussian, laplace
-from dpsql.mechanisms.archive import Found
+from dpsql.mechanisms.found import Found
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.noises import Noise
 from dpsql.query.linear import Workload

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from dpsql.accounting.book import Name
 from dpsql.accounting.events import Event, Gaussian, Laplace
 from dpsql.accounting.stored import Stored
+from dpsql.mechanisms.found import Answered, Found, Repeated
 from dpsql.mechanisms.kept import Columns, Kept
 from dpsql.mechanisms.law import stddev
-from dpsql.mechanisms.noises import Alike, Joint, Noise
-from dpsql.mechanisms.spread import Fitted, Spread
-from dpsql.query.canon import Family, families, parts
+from dpsql.mechanisms.noises import Joint
+from dpsql.query.canon import Family, families
 from dpsql.query.linear import Block, Weight, Workload
 
 if TYPE_CHECKING:  # most answers need no fit
@@ -38,45 +38,6 @@ WORK = 1 << 19  # of their families, times the combinations of their classes
 FEW, SMALL = 1 << 15, 64  # the same for a query or two; of their rows or combinations the fewer
 SINGLES = 4  # releases that may answer alone
 _MODELS = 16  # sets of releases whose fit is remembered
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Answered:
-    """Noisy answers of each SELECT, what is known of their noise, and from how many releases."""
-
-    answers: tuple[NDArray[Any], ...]
-    noises: tuple[Noise, ...]
-    releases: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """What earlier releases say: the largest variance of a query, and the answers on demand."""
-
-    worst: float
-    used: tuple[int, ...]
-    answered: Callable[[], Answered]
-    spreads: tuple[Spread, ...] | None = None
-    law: Event | None = None
-
-    def better(self, variance: float) -> bool:
-        """Whether some query has less than this variance, all being determined."""
-        if self.spreads is None or self.worst == math.inf:
-            return False
-        each = [np.einsum("gii->gi", spread.covariance) for spread in self.spreads]
-        least = [float(block[block > 0].min(initial=math.inf)) for block in each]
-        return min(least, default=math.inf) < variance * (1.0 - 1e-9)
-
-    def noises(self, workload: Workload) -> tuple[Noise, ...]:
-        """What is known of the noise of each SELECT, without any value."""
-        if self.spreads is None:
-            assert self.law is not None
-            return (Alike(self.law),) * len(workload.blocks)
-        shapes = [(block.groups, len(block.weights)) for block in workload.blocks]
-        return tuple(
-            Joint(Fitted(np.zeros(shape, np.int64), np.zeros(shape), spread))
-            for shape, spread in zip(shapes, self.spreads, strict=True)
-        )
 
 
 class Archive:
@@ -224,7 +185,7 @@ class Archive:
                 worst = float(stored.law.variance)
             if best is None or worst < best.worst:
                 places = [[known[f.key] for f in block] for block in asked]
-                answered = _Repeated(workload, stored, places)
+                answered = Repeated(workload, stored, places)
                 best = Found(worst, (seq,), answered, law=stored.law)
         return best
 
@@ -360,28 +321,6 @@ def _better(one: Found | None, other: Found | None) -> Found | None:
     if one is None or other is None:
         return one or other
     return other if other.worst < one.worst else one
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Repeated:
-    """The answers of a release that measured the same queries; `places` tells where."""
-
-    workload: Workload
-    stored: Stored
-    places: list[list[int]]
-
-    def __call__(self) -> Answered:
-        answers = []
-        for block, listed, asked in zip(
-            self.workload.blocks, self.places, families(self.workload), strict=True
-        ):
-            found = np.zeros((block.groups, len(block.weights)), np.int64)
-            for (start, _, column, _), at, family in zip(parts(block), listed, asked, strict=True):
-                assert family is not None
-                found[start + family.origin, column] = self.stored.values[at]
-            answers.append(found)
-        noise = Alike(self.stored.law)
-        return Answered(tuple(answers), (noise,) * len(answers), 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

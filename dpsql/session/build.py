@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from dpsql.curator.sensitivity import Sensitivity
 from dpsql.errors import UsageError
 from dpsql.mechanisms.answers import Answers
-from dpsql.mechanisms.archive import Answered
 from dpsql.mechanisms.estimate import estimate
+from dpsql.mechanisms.found import Answered
 from dpsql.mechanisms.noises import Alike, Noise
 from dpsql.mechanisms.quantile import simultaneous
 from dpsql.query.compile import Compiled, unit_of

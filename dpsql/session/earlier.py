@@ -8,7 +8,8 @@ from dpsql.accounting.ledger import Ledger
 from dpsql.accounting.stored import Stored
 from dpsql.curator.curator import Measurement
 from dpsql.errors import LedgerError
-from dpsql.mechanisms.archive import Answered, Archive, Found
+from dpsql.mechanisms.archive import Archive
+from dpsql.mechanisms.found import Answered, Found
 from dpsql.mechanisms.kept import Kept
 from dpsql.mechanisms.noises import Alike
 from dpsql.planner import Choice

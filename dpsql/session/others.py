@@ -9,7 +9,8 @@ from dpsql.accounting.ledger import Ledger, Receipt, Rise
 from dpsql.accounting.purse import Balance, Price
 from dpsql.curator.curator import rise
 from dpsql.errors import LedgerError
-from dpsql.mechanisms.archive import Answered, Archive, Found
+from dpsql.mechanisms.archive import Archive
+from dpsql.mechanisms.found import Answered, Found
 from dpsql.planner import Terms
 from dpsql.query.compile import Compiled
 from dpsql.schema import Dataset

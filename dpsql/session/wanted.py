@@ -10,7 +10,8 @@ from fractions import Fraction
 from dpsql.accounting.events import Gaussian
 from dpsql.curator.quote import GaussianNoise
 from dpsql.errors import UsageError
-from dpsql.mechanisms.archive import Archive, Found
+from dpsql.mechanisms.archive import Archive
+from dpsql.mechanisms.found import Found
 from dpsql.mechanisms.gaussian import short
 from dpsql.mechanisms.noises import Alike
 from dpsql.planner import Asked, Choice, Terms, as_good, choose, chosen, missing

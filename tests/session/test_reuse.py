@@ -66,7 +66,7 @@ def test_the_same_question_again_is_free_in_whatever_words(session: Session) -> 
     assert session.last_charge is None
 
 
-def test_another_session_finds_what_was_kept_and_another_user_does_not(
+def test_another_session_finds_what_was_kept_and_another_user_pays_for_it(
     path: Path, ledger: Ledger, session: Session
 ) -> None:
     sql = "SELECT COUNT(*) FROM town WHERE smoker"
@@ -75,7 +75,7 @@ def test_another_session_finds_what_was_kept_and_another_user_does_not(
         again = other.answer(sql, rho=0.01)
         assert free(again) and again.rows == asked.rows
     with Session(path, user="bob", ledger=ledger, settings={"reuse": True}) as other:
-        assert not other.answer(sql, rho=0.01).reused
+        assert not free(other.answer(sql, rho=0.01))
     with Session(path, user="alice", ledger=ledger) as other:
         assert not other.answer(sql, rho=0.01).reused, "reuse is asked for"
 
