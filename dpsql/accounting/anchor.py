@@ -27,6 +27,7 @@ from dpsql.accounting.secret import publish
 from dpsql.errors import LedgerError
 
 SLOT = 512
+KEPT = 4  # texts of slots that are remembered
 PATIENCE = 500  # milliseconds that another writer is waited for
 WORD = "dpsql-anchor-1"
 
@@ -92,7 +93,9 @@ class Anchor:
                 ranks = [-1 if found is None else found.seq for found in marks]
                 if max(ranks) < mark.seq:
                     place = SLOT * ranks.index(min(ranks))
-                    os.pwrite(file.fileno(), self._slot(mark), place)
+                    slot = self._slot(mark)
+                    os.pwrite(file.fileno(), slot, place)
+                    self._remember(slot.decode("ascii").rstrip(), mark)
         except OSError as error:
             self._fail(error)
 
@@ -113,11 +116,15 @@ class Anchor:
         return marks
 
     def _mark(self, text: str) -> Mark | None:
-        if text not in self._read:
-            if len(self._read) >= 2:
-                self._read.clear()
-            self._read[text] = self._checked(text)
-        return self._read[text]
+        known = self._read
+        if text in known:
+            return known[text]
+        found = self._checked(text)
+        self._remember(text, found)
+        return found
+
+    def _remember(self, text: str, mark: Mark | None) -> None:
+        self._read = dict([*self._read.items(), (text, mark)][-KEPT:])  # replaced: threads read it
 
     def _checked(self, text: str) -> Mark | None:
         words = text.split(" ")

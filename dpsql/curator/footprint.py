@@ -53,10 +53,14 @@ class _Weights:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """Weights on the combinations of the classes of some columns."""
+    """Weights on the combinations of the classes of some columns.
+
+    With `least` classes all losses tell them apart: those of a canonical query without signs.
+    """
 
     classes: Mapping[str, Classes]
     weights: tuple[_Weights, ...]
+    least: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -172,7 +176,7 @@ def _loss(parts: Sequence[_Part], losses: Callable[[_Part], Ints], price: int, p
     constant, factors = 0, []
     for part in parts:
         table = np.minimum(losses(part), LIMIT if pairs else price)
-        least, factor = _reduced(part.classes, table.reshape(part.shape))
+        least, factor = _reduced(part.classes, table.reshape(part.shape), part.least)
         constant += least
         factors += [factor] if factor is not None else []
     if pairs:
@@ -187,21 +191,28 @@ def _loss(parts: Sequence[_Part], losses: Callable[[_Part], Ints], price: int, p
     return Loss(constant, tuple(factors), most, pairs)
 
 
-def _reduced(columns: Mapping[str, Classes], table: Ints) -> tuple[int, Factor | None]:
-    """A table as its least entry and a factor of the rest, with no more classes than it must."""
+def _reduced(
+    columns: Mapping[str, Classes], table: Ints, apart: bool
+) -> tuple[int, Factor | None]:
+    """A table as its least entry and a factor of the rest, with no more classes than it must.
+
+    If all classes are told `apart`, none are joined.
+    """
     axes: list[Axis] = []
     for name, merged in columns.items():
         place = len(axes)
-        told, first = alike(table.swapaxes(place, 0).reshape(table.shape[place], -1))
-        codes = told[merged.of]
-        starts = np.flatnonzero(np.diff(codes, prepend=-1))
+        codes, number = merged.of, merged.number
+        if not apart:
+            told, first = alike(table.swapaxes(place, 0).reshape(table.shape[place], -1))
+            codes, number = told[codes], len(first)
+        starts = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist()]
         if len(starts) > _RUNS:
-            table = table.max(axis=place)
-        elif len(first) == 1:
+            table, apart = table.max(axis=place), False
+        elif number == 1:
             table = np.asarray(table.take(0, axis=place))
         else:
-            table = table.take(first, axis=place)
-            axes.append(Axis(name, tuple(starts.tolist()), tuple(codes[starts].tolist())))
+            table = table if apart else table.take(first, axis=place)
+            axes.append(Axis(name, tuple(starts), tuple(codes[starts].tolist())))
     axes, table = _joined(axes, table)
     least = int(table.min())
     rest = (table - least).reshape(-1)
@@ -247,7 +258,8 @@ def _lone(workload: Workload) -> tuple[_Part] | None:
         return None
     weights = family.weights[None] * family.factor
     told = {name: ranked(merged) for name, merged in family.classes.items()}
-    return (_Part(told, (_Weights(np.abs(weights), 1, bool((weights < 0).any())),)),)
+    signed = bool((weights < 0).any())
+    return (_Part(told, (_Weights(np.abs(weights), 1, signed),), not signed),)
 
 
 def _part(families: Sequence[Family], workload: Workload) -> _Part | None:

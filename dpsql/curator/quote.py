@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from dataclasses import dataclass
 from fractions import Fraction
@@ -46,7 +47,11 @@ def moved(workload: Workload, dataset: Dataset) -> Sensitivity:
 
 def quote(workload: Workload, dataset: Dataset, noise: Noise) -> Event:
     """The event that measuring the workload with this noise is."""
-    found = moved(workload, dataset)
+    return _event(moved(workload, dataset), noise)
+
+
+@functools.lru_cache(256)
+def _event(found: Sensitivity, noise: Noise) -> Event:
     match noise:
         case GaussianNoise(variance=variance):
             return Gaussian(found.squared, variance)
