@@ -14,6 +14,7 @@ from dpsql.planner import Terms
 from dpsql.query.bind import Probe
 from dpsql.query.catalogue import Catalogue
 from dpsql.query.empty import EmptyError
+from dpsql.query.expr import Span
 from dpsql.query.grid import Grid
 from dpsql.query.syntax import Select
 from dpsql.release import PURSE, Budget, Cost, Plan, Release, Row, figure
@@ -99,7 +100,7 @@ def catalogue(found: Probe, catalogue_: Catalogue, params: Any, user: str) -> Re
 # -- settings ----------------------------------------------------------------------------------
 
 
-def settings(found: Settings, name: str, sql: str) -> Release:
+def settings(found: Settings, name: str, sql: str, span: Span | None = None) -> Release:
     """SHOW ALL, or one setting. Raises Refused for an unknown one."""
     shown = found.shown()
     if name != "all":
@@ -107,7 +108,11 @@ def settings(found: Settings, name: str, sql: str) -> Release:
             check(name)
         except UsageError as error:
             raise Refused(
-                str(error), hint="SHOW ALL, SHOW TABLES or SHOW BUDGET", sql=sql
+                str(error),
+                hint="SHOW ALL, SHOW TABLES or SHOW BUDGET",
+                sql=sql,
+                start=None if span is None else span.start,
+                end=None if span is None else span.end,
             ) from None
         shown = {name: shown[name]}
     return table(("name", "value"), ("VARCHAR", "VARCHAR"), shown.items())
