@@ -225,15 +225,18 @@ def log(
     db, rest = database(words, 1, "DB [USER]")
     with ledger_of(db, ledger) as book:
         entries = list(book.log(rest[0] if rest else None, dataset))
+    if rest and not entries:
+        on = f" on {dataset}" if dataset else ""
+        raise NoGrant(f"{rest[0]} never had a grant{on}, and has no entry in the log")
     if form == "json":
         write_lines(audit.json_lines(entries), sys.stdout)
         return
     names = ("#", "when (UTC)", "user", "dataset", "what", "spent (ρ)", "statement")
     rows = [audit.row(entry) for entry in entries]
     width, drawn = terminal.width(sys.stdout), terminal.draws(sys.stdout)
-    rows = rows if drawn else [[terminal.signs(text, sys.stdout) for text in row] for row in rows]
     right = (True, False, False, False, False, False, False)
-    write_lines(table(names, rows, right, width=width, drawn=drawn), sys.stdout)
+    whole = (True, True, True, True, True, True, False)  # a statement may be cut
+    write_lines(table(names, rows, right, width=width, drawn=drawn, whole=whole), sys.stdout)
 
 
 for command in (cap, group, verify):

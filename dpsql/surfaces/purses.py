@@ -13,6 +13,7 @@ from dpsql.accounting.events import PICO
 from dpsql.accounting.purse import EVERYBODY, Balance, Grant
 from dpsql.release import Budget, Cost
 from dpsql.surfaces.figures import figure, percent, share
+from dpsql.surfaces.terminal import visible
 
 DEFAULT_SHARE = 100  # a statement without a price costs the grant divided by this
 BAR = 30
@@ -80,10 +81,10 @@ def balance_lines(
     until = until_words(grant)
     if balance.ended:
         until += ", ended"
-    yield from purse_lines(purse, bar=bar, width=width, title=title, until=until)
+    yield from purse_lines(purse, bar=bar, width=width, title=visible(title), until=until)
     for other in balance.others:
         if other.grant.user != EVERYBODY:
-            yield f"  {other.grant.user} pays as well (ε left {figure(_left(other))})"
+            yield f"  {visible(other.grant.user)} pays as well (ε left {figure(_left(other))})"
         elif _left(other) < _left(dataclasses.replace(balance, others=())):
             yield f"  no more than all users together have left (ε {figure(_left(other))})"
 
@@ -92,7 +93,7 @@ def cap_lines(balance: Balance, *, bar: bool, width: int | None) -> Iterator[str
     """The cap of a dataset on a few lines."""
     why = "set by the owner" if balance.fixed else "the largest grant"
     title = f"all users of {balance.grant.dataset} together (the cap, {why})"
-    yield from purse_lines(budget(balance), bar=bar, width=width, title=title)
+    yield from purse_lines(budget(balance), bar=bar, width=width, title=visible(title))
 
 
 def fields(balance: Balance, members: Sequence[str], caps: Sequence[Balance]) -> dict[str, Any]:
@@ -118,7 +119,7 @@ def purse_lines(
 ) -> Iterator[str]:
     """A purse on a few lines, with a bar of what is spent."""
     part = share(purse.spent, purse)
-    yield title or f"{purse.user} on {purse.dataset}"
+    yield title or visible(f"{purse.user} on {purse.dataset}")
     yield f"  granted  {terms(purse.granted)}{until}"
     yield f"  spent    {terms(purse.spent)}"
     yield f"  left     {terms(purse.left)}"
