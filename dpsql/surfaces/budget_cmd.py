@@ -90,10 +90,18 @@ def grant(
     name = dataset_of(db, schemas, dataset)
     with ledger_of(db, ledger, create=True) as book:
         granted = book.grant(user, dataset=name, epsilon=epsilon, delta=delta, until=until, cap=cap)
-        found = [b for b in book.purses() if (b.grant.user, b.grant.dataset) == (user, name)]
+        everybody = book.purses()
+        found = [b for b in everybody if (b.grant.user, b.grant.dataset) == (user, name)]
         shared = next(balance for balance in book.caps() if balance.grant.dataset == name)
     from dpsql.surfaces.purses import budget as of
-    from dpsql.surfaces.purses import cap_words, holds, questions_left, terms, until_words
+    from dpsql.surfaces.purses import (
+        cap_words,
+        holds,
+        lifted_words,
+        questions_left,
+        terms,
+        until_words,
+    )
 
     (balance,) = found
     purse = of(balance)
@@ -109,6 +117,7 @@ def grant(
         else f"More was answered to {user} before than this allows: nothing more is answered, and "
         "what was answered stays as private as the earlier terms made it.",
         f"All users of {name} together: {cap_words(shared)}.",
+        *lifted_words(everybody, shared),
     )
 
 

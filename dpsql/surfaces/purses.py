@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dpsql.accounting.caps import lifting
 from dpsql.accounting.clock import last_day
 from dpsql.accounting.convert import epsilon_of
 from dpsql.accounting.events import PICO
@@ -68,6 +69,19 @@ def cap_words(balance: Balance) -> str:
     if not holds(balance):
         return f"at most {terms(purse.granted)}, {why}; more was answered before, and no more is"
     return f"at most {terms(purse.granted)}, {why}; ε {figure(purse.left.epsilon)} is left"
+
+
+def lifted_words(balances: Sequence[Balance], cap: Balance) -> list[str]:
+    """That a cap stands higher than its grants' epsilons, for one of them is pure."""
+    granted = [b.grant for b in balances if b.grant.dataset == cap.grant.dataset]
+    pure = None if cap.fixed else lifting(granted, cap.grant)
+    if pure is None:
+        return []
+    return [
+        f"The pure grant of {pure.user}, ε {figure(pure.epsilon)}, counts as ρ"
+        f" {figure(cap.grant.rho / PICO)} beside grants with a delta, so the cap rises to ε"
+        f" {figure(cap.grant.epsilon)} at δ {cap.grant.delta:g}; dpsql budget cap sets another."
+    ]
 
 
 def balance_lines(
