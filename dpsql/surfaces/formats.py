@@ -70,7 +70,7 @@ def _grid(release: Release) -> tuple[list[str], list[list[str]], list[bool]]:
             names.append(name)
             right.append(numeric(release.types[index]))
             costs = release.columns == PURSE and release.types[index] == "DOUBLE"
-            made.append([_cost(v) if costs else _cell(v) for v in values])
+            made.append([_cost(v) if costs and v is not None else _cell(v) for v in values])
             continue
         low = [line[index] for line in release.low]
         high = [line[index] for line in release.high]

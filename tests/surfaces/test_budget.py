@@ -222,6 +222,31 @@ def test_the_log_is_an_audit_trail(run: Run) -> None:
     assert entries[3]["user"] is None and entries[3]["grant"]["epsilon"] == 2
 
 
+def test_a_pure_grant_says_how_far_it_lifts_the_cap(run: Run) -> None:
+    assert "counts as" not in budget(run, "grant", "paul", "--epsilon", "1", "--delta", "0")
+    told = budget(run, "grant", "alice", "--epsilon", "1")
+    assert "The pure grant of paul, ε 1.00, counts as ρ 0.462" in told
+    assert "the cap rises to ε 4.99 at δ 1e-06" in told and "rises to" in budget(run, "cap")
+    assert "rises to" not in budget(run, "cap", "--epsilon", "1")
+
+
+def test_explain_says_that_the_cap_would_refuse(run: Run) -> None:
+    for user in ("alice", "bob"):
+        budget(run, "grant", user, "--epsilon", "1")
+    ask(run, "alice", "--epsilon", "0.9")
+    words = ("explain", "people.duckdb", SQL, "-u", "bob", "--epsilon")
+    told = run(*words, "0.9")
+    assert "note: would be refused: all users of people together have too little left" in told
+    assert "would be refused" not in run(*words, "0.01")
+
+
+def test_show_budget_of_a_pure_grant_tells_no_rho(run: Run) -> None:
+    budget(run, "grant", "paul", "--epsilon", "1", "--delta", "0")
+    told = parsed(run("query", "people.duckdb", "SHOW BUDGET", "-u", "paul", "--format", "json"))
+    assert told["rows"][0][-2:] == [None, None] and told["rows"][0][3] == 1
+    assert "NULL" in run("query", "people.duckdb", "SHOW BUDGET", "-u", "paul")
+
+
 def test_a_narrow_terminal_gets_the_whole_log(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     budget(run, "grant", "alice", "--epsilon", "1")
     ask(run, "alice", "--rho", "0.001")
