@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from dpsql.errors import UsageError
+
 Value: TypeAlias = (
     "bool | int | float | decimal.Decimal | str | datetime.date | datetime.datetime"
     " | datetime.time | datetime.timedelta | None"
@@ -136,7 +138,16 @@ class Release:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Release:
-        """The release that `to_dict` wrote. Raises KeyError or ValueError for anything else."""
+        """The release that `to_dict` wrote. Raises UsageError for anything else."""
+        try:
+            return cls._read(fields)
+        except KeyError as missing:
+            raise UsageError(f"this is no release: it has no {missing}") from None
+        except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            raise UsageError(f"this is no release: {error}") from None
+
+    @classmethod
+    def _read(cls, fields: Mapping[str, Any]) -> Release:
         types = tuple(fields["types"])
         return cls(
             columns=tuple(fields["columns"]),

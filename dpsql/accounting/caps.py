@@ -93,5 +93,11 @@ def most_rho(grant: Grant) -> int:
     return min(pure_rho(grant.epsilon_pico), LIMIT) if grant.pure else grant.rho
 
 
+def lifting(grants: Iterable[Grant], cap: Grant) -> Grant | None:
+    """The pure grant that a cap in rho is as large as, where the cap follows one."""
+    found = (grant for grant in grants if grant.pure and most_rho(grant) == cap.rho)
+    return None if cap.pure else next(found, None)
+
+
 def _same(grant: Grant, other: Grant | None) -> bool:
     return other is not None and dataclasses.replace(grant, at=other.at) == other

@@ -10,6 +10,8 @@ import datetime
 
 from dpsql.errors import UsageError
 
+_LAST = "9999-12-31T23:59:59.999+00:00"  # no midnight follows it
+
 
 def now() -> str:
     return written(datetime.datetime.now(datetime.UTC))
@@ -28,6 +30,10 @@ def end(until: datetime.date | str | None) -> str:
         return ""
     if isinstance(until, str):
         until = _parsed(until)
+    if not isinstance(until, datetime.date):
+        raise UsageError(f"until {until!r} is no date; give a date, or text like 2026-12-31")
+    if until == datetime.date.max:
+        return _LAST
     try:
         if not isinstance(until, datetime.datetime):
             midnight = datetime.datetime(until.year, until.month, until.day, tzinfo=datetime.UTC)
@@ -35,13 +41,15 @@ def end(until: datetime.date | str | None) -> str:
         if until.tzinfo is None:
             raise UsageError(f"until {until} has no zone: write {until.isoformat()}Z for UTC")
         return written(until)
-    except (OverflowError, AttributeError):
-        raise UsageError(f"until {until!r} is no date before the year 9999") from None
+    except OverflowError:
+        raise UsageError(f"until {until} is beyond the year 9999 in UTC") from None
 
 
 def last_day(until: str) -> str:
     """An end in words: the last whole day, or the time."""
     day, _, time = until.partition("T")
+    if until == _LAST:
+        return day
     if time != "00:00:00.000+00:00":
         return f"{day} {time[:5]} UTC"
     return str(datetime.date.fromisoformat(day) - datetime.timedelta(days=1))

@@ -8,6 +8,7 @@ from typing import Literal
 from dpsql.accounting import members
 from dpsql.accounting.book import Page
 from dpsql.accounting.caps import cap_of, fix, follow
+from dpsql.accounting.clock import last_day
 from dpsql.accounting.payers import Ended, absent
 from dpsql.accounting.purse import NOTHING, Entry, Grant, Kind, Purse
 from dpsql.errors import UsageError
@@ -17,7 +18,10 @@ def grant(page: Page, terms: Grant, cap: float | None, latest: str) -> Grant:
     """Put a grant in force, and the cap that it brings or that follows. Raises UsageError."""
     user, dataset = terms.user, terms.dataset
     if terms.ended(latest):
-        raise UsageError(f"until {terms.until} has passed; the ledger has seen {latest}")
+        seen = latest[:16].replace("T", " ")
+        raise UsageError(
+            f"until {last_day(terms.until)} has passed: the ledger has seen {seen} UTC"
+        )
     purse = page.purse(user, dataset) or Purse(user, dataset, None, NOTHING)
     if terms.pure and purse.spent.epsilon is None:
         raise UsageError(

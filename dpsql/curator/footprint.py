@@ -191,9 +191,7 @@ def _loss(parts: Sequence[_Part], losses: Callable[[_Part], Ints], price: int, p
     return Loss(constant, tuple(factors), most, pairs)
 
 
-def _reduced(
-    columns: Mapping[str, Classes], table: Ints, apart: bool
-) -> tuple[int, Factor | None]:
+def _reduced(columns: Mapping[str, Classes], table: Ints, apart: bool) -> tuple[int, Factor | None]:
     """A table as its least entry and a factor of the rest, with no more classes than it must.
 
     If all classes are told `apart`, none are joined.

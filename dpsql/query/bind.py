@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 
 from dpsql.query.expr import (
     Call,
+    Cast,
     Column,
     Const,
     Expr,
+    Foreign,
     Logic,
     Param,
     Ref,
@@ -54,7 +56,7 @@ _CLAUSES = {
 
 
 def bind(
-    ask: Ask, datasets: Mapping[str, Dataset], params: Mapping[str, Const] | None = None
+    ask: Ask, datasets: Mapping[str, Dataset], params: Mapping[str, Const | Cast] | None = None
 ) -> Bound | Probe:
     """The meaning of a query. Raises Refused for whatever is not answered."""
     with ask.text.nesting():
@@ -63,7 +65,7 @@ def bind(
 
 class _Binder:
     def __init__(
-        self, ask: Ask, datasets: Mapping[str, Dataset], params: Mapping[str, Const]
+        self, ask: Ask, datasets: Mapping[str, Dataset], params: Mapping[str, Const | Cast]
     ) -> None:
         self._ask, self._params, self._refuse = ask, params, ask.text.refusal
         self._names = Names(self._refuse, self._param)
@@ -180,6 +182,9 @@ class _Binder:
             )
         scope = self._sources.scope(query.source, self._sources.ctes(query.ctes, outer))
         typer = Typer(scope.dataset, self._refuse)
+        for part in (part for item, _ in query.items for part in walk(item)):
+            if isinstance(part, Foreign):  # nothing else about the statement would help
+                typer.of(part)
         items, aliases = self._items(query, scope)
         where = self._where(query, scope, aliases, typer)
         keys, sets = self._groups(query, items, scope, aliases)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import zip_longest
 
 from dpsql.errors import Refused
 from dpsql.query.empty import EmptyError
@@ -11,6 +12,15 @@ from dpsql.query.keywords import RESERVED
 from dpsql.query.text import Text, Token
 
 _SIGNS = {"&&": "AND", "<=>": "IS NOT DISTINCT FROM", "===": "="}
+_OPENS, _CLOSES = frozenset("([{"), frozenset(")]}")
+_COMPARISONS = frozenset({"=", "==", "<", ">", "<=", ">=", "<>", "!="})
+_BETWEEN = frozenset(
+    {"AND", "OR", "NOT", "WHERE", "HAVING", "QUALIFY", "SELECT", "FROM", "GROUP", "ORDER", "BY",
+     "LIMIT", "OFFSET", "UNION", "ON", "USING", "CASE", "WHEN", "THEN", "ELSE", "END", "AS",
+     "BETWEEN", "FILTER", "OVER", ";"}
+)  # fmt: skip
+_ITEMLESS = frozenset({"FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "UNION", ")", ";"})
+EMPTY_LIST = "at least one value: IN (1, 2)"
 _LETTERED = re.compile(r"\b\d+[^\W\d]\w*")  # digits, and letters right behind
 
 
@@ -21,6 +31,9 @@ def syntax(text: Text, found: list[Token], error: EmptyError, answered: str) -> 
             f"{found[0].word} is not a query that can be answered", _place(found[0]), answered
         )
     last = found[-1]
+    bare = _without_items(found)
+    if bare is not None:
+        return text.refusal("SELECT without items", _place(bare), "SELECT COUNT(*) FROM ...")
     opened = text.open_quote()
     if opened is not None:
         quote = text.sql[opened.start]
@@ -41,6 +54,10 @@ def syntax(text: Text, found: list[Token], error: EmptyError, answered: str) -> 
             "a ) for every (",
         )
     words = [token.word for token in found]
+    empty = next((i for i in range(len(words)) if words[i : i + 3] == ["IN", "(", ")"]), None)
+    if empty is not None:
+        place = Span(found[empty].start, found[empty + 2].end)
+        return text.refusal("the list after IN is empty", place, EMPTY_LIST)
     if "TOP" in words:
         at = found[words.index("TOP")]
         return text.refusal("TOP is of another dialect", _place(at), "LIMIT n at the end")
@@ -61,6 +78,9 @@ def syntax(text: Text, found: list[Token], error: EmptyError, answered: str) -> 
     if signs is not None:
         reason = f"{signs.text} is no operator of DuckDB's SQL"
         return text.refusal(reason, _place(signs), _SIGNS[signs.text])
+    chain = _chained(text, found)
+    if chain is not None:
+        return chain
     if error.position is None:
         return text.refusal(
             "the statement is nested too deeply, or in a form that cannot be read",
@@ -85,6 +105,61 @@ def syntax(text: Text, found: list[Token], error: EmptyError, answered: str) -> 
     return text.refusal(
         f"a syntax error {after}: DuckDB's SQL does not allow this here", place, hint
     )
+
+
+def _without_items(found: list[Token]) -> Token | None:
+    """The SELECT that is followed by the next clause, or by nothing."""
+    starts = {None, "(", ")", "ALL", "UNION", "EXCEPT", "INTERSECT"}
+    for before, token, after in zip_longest([None, *found[:-1]], found, found[1:]):
+        first = (None if before is None else before.word) in starts
+        if first and token.word == "SELECT" and (after is None or after.word in _ITEMLESS):
+            return token
+    return None
+
+
+def _chained(text: Text, found: list[Token]) -> Refused | None:
+    """A refusal for `a < b < c`: two comparisons without AND or OR between them."""
+    open_: list[tuple[int | None, int | None]] = [(None, None)]  # where operand and sign stand
+    for index, token in enumerate(found):
+        start, sign = open_[-1]
+        if token.text in _CLOSES:
+            open_ = open_[:-1] or [(None, None)]
+        elif token.text == "," or token.word in _BETWEEN:
+            open_[-1] = (None, None)
+        elif token.text not in _COMPARISONS:
+            open_[-1] = (index if start is None else start, sign)
+            if token.text in _OPENS:
+                open_.append((None, None))
+        elif start is None or sign is None:
+            open_[-1] = (start, index)
+        else:
+            last = _operand(found, index + 1)
+            ends = (found[start].start, found[sign].start, found[sign].end, token.start)
+            a, b, c = (
+                text.sql[first:stop].strip()
+                for first, stop in (ends[:2], ends[2:], (token.end, last.end))
+            )
+            if max(map(len, (a, b, c))) > 40:
+                a, b, c = "a", "b", "c"
+            return text.refusal(
+                "a chained comparison",
+                Span(found[start].start, last.end),
+                f"{a} {found[sign].text} {b} AND {b} {token.text} {c}",
+            )
+    return None
+
+
+def _operand(found: list[Token], index: int) -> Token:
+    """The last token of the operand that starts at a token."""
+    depth = 0
+    last = found[index - 1]
+    for token in found[index:]:
+        depth += (token.text in _OPENS) - (token.text in _CLOSES)
+        ends = token.text == "," or token.word in _BETWEEN or token.text in _COMPARISONS
+        if depth < 0 or (depth == 0 and ends):
+            break
+        last = token
+    return last
 
 
 def _lettered(text: Text, place: Span) -> Refused:

@@ -29,7 +29,7 @@ class Clauses:
     """Converts the queries of one text."""
 
     def __init__(self, text: Text) -> None:
-        self._convert = Converter(text)
+        self._text, self._convert = text, Converter(text)
 
     @property
     def params(self) -> tuple[Param, ...]:
@@ -58,6 +58,9 @@ class Clauses:
                 parts = node.get("children") or [node["left"], node["right"]]
                 queries = tuple(self.query(part) for part in parts)
                 return Union(queries, order, limit, offset, ctes, foreign)
+            case "RECURSIVE_CTE_NODE":
+                place = self._text.find("RECURSIVE")
+                return Select((), None, foreign=foreign or "WITH RECURSIVE", foreign_span=place)
             case other:
                 what = other.replace("_NODE", "").replace("_", " ").lower()
                 return Select((), None, foreign=foreign or f"a {what} query")

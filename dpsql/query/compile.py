@@ -84,9 +84,9 @@ def unit_of(compiled: Compiled) -> tuple[Fraction, str]:
 def compile_bound(bound: Bound, grid: Grid, params: Sequence[Any] = ()) -> Compiled:
     """The workload of a statement. Raises Refused; reads public values only."""
     with bound.ask.text.nesting():
-        names, types = grid.describe(bound, params)
         compiler = _Compiler(bound, grid)
         parts = [compiler.select(select) for select in bound.selects]
+        names, types = grid.describe(bound, params)  # last: it does not tell the place of a fault
     selects = [compiled for compiled, _, _ in parts]
     blocks = _balanced([(block, scales) for _, block, scales in parts])
     listed = sorted({name for select in bound.selects for name in _mentioned(select)})

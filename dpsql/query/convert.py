@@ -59,6 +59,13 @@ _NAMED_FOREIGN = {
     "POSITIONAL_REFERENCE": "a positional reference",
     "DEFAULT": "DEFAULT",
 }
+_STARS = {
+    "exclude_list": "* EXCLUDE",
+    "qualified_exclude_list": "* EXCLUDE",
+    "replace_list": "* REPLACE",
+    "rename_list": "* RENAME",
+    "expr": "COLUMNS(...)",
+}
 _MADE = {"list_value": "a list", "struct_pack": "a struct", "map": "a map"}
 
 MAX_NESTING = 100  # expressions, and queries, inside each other
@@ -159,6 +166,10 @@ class Converter:
         else:
             args = self.exprs(node.get("children", ()))
         name = node["function_name"].lower()
+        if name == "contains" and args[:1] == (Call("row", ()),):  # how DuckDB 2 reads IN ()
+            raise self._text.refusal(
+                "the list after IN is empty", span, "at least one value: IN (1, 2)"
+            )
         call = Call(
             name,
             args,
@@ -234,9 +245,11 @@ class Converter:
         return found
 
     def _star(self, node: Node, span: Span | None) -> Expr:
-        if unknown(node, *_COMMON, "relation_name", "columns"):
-            return Foreign("this form of *", span)
-        return Star(node.get("relation_name", ""), bool(node.get("columns")), span)
+        others = unknown(node, *_COMMON, "relation_name", "columns")
+        if others:
+            return Foreign(_STARS.get(others[0], "* in this form"), span)
+        implied = self._text.find("*") or self._text.find("FROM")  # FROM alone means SELECT *
+        return Star(node.get("relation_name", ""), bool(node.get("columns")), span or implied)
 
 
 _CLASSES = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from dpsql.errors import Refused
 from dpsql.query.declared import Refuse, sql
-from dpsql.query.expr import Call, Cast, Column, Expr, children, columns, render, written
+from dpsql.query.expr import Call, Cast, Column, Expr, Op, children, columns, render, written
 from dpsql.query.functions import SIGNATURES, shown
 
 Fails = Callable[[Expr], bool]
@@ -30,6 +30,12 @@ def explain(exprs: Sequence[Expr], fails: Fails, example: Example, refuse: Refus
             )
         if isinstance(part, Call) and part.name in SIGNATURES:
             what = shown(part.name) if part.name[0].isalpha() else f"the operator {part.name}"
+        if fails(Op("TRY", (part,))):  # an error before any value is looked at
+            return refuse(
+                f"DuckDB does not take {what} with values of these types",
+                part.span or broken[0].span,
+                "a CAST of its parts, e.g. CAST(... AS INTEGER)",
+            )
         return refuse(
             f"{what} is an error for some declared value{_values(part, example)}",
             part.span or broken[0].span,

@@ -293,6 +293,8 @@ def refused(call: Call) -> tuple[str, Span | None, str]:
     name = call.name
     if name in AGGREGATES:
         reason, hint = "is an aggregate, which cannot stand here", "it in SELECT or HAVING"
+    elif name == "age" and len(call.args) == 2:
+        reason, hint = "is not among the functions that are answered", "date_diff('day', a, b)"
     elif name in REFUSED_FUNCTIONS:
         reason, hint = refused_name(name, next((written(c.name) for c in _columns(call)), "c"))
     elif name in DIALECTS:

@@ -52,7 +52,10 @@ class Lift:
             return column_type(self._typer.column(key.name))
         found = self._typer.of(key)
         if found.kind in ("row", "interval"):
-            raise self._refuse(f"a group key that is a {found.kind}", key.span, "one key a column")
+            article = "an" if found.kind == "interval" else "a"
+            raise self._refuse(
+                f"a group key that is {article} {found.kind}", key.span, "one key a column"
+            )
         return found
 
     def _lift(self, expr: Expr) -> Expr:
@@ -152,9 +155,12 @@ class Lift:
             )
         if found not in ("number", "boolean", "null"):
             raise self._refuse(
-                f"{name} takes a number or a condition, and this is a {found}",
+                f"{name} takes a number or a condition, and this is "
+                f"{'an' if found == 'interval' else 'a'} {found}",
                 span,
-                f"{name} of a number, or of a condition such as c = 'x'",
+                "date_diff('day', a, b), a number of days"
+                if found == "interval"
+                else f"{name} of a number, or of a condition such as c = 'x'",
             )
         if found == "boolean" and kind not in ("count_if", "sum", "avg"):
             raise self._refuse(f"{name} of a condition", span, "AVG(condition)")

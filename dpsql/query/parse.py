@@ -54,23 +54,29 @@ class Show:
     """SHOW TABLES, SHOW BUDGET, SHOW ALL or SHOW setting; `what` in lower case."""
 
     what: str
+    span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """SET name = value; RESET has no value."""
+    """SET name = value; RESET has no value. The spans are the places of the name and value."""
 
     name: str
     value: str | None
+    span: Span | None = field(default=None, compare=False)
+    value_span: Span | None = field(default=None, compare=False)
 
 
 Statement: TypeAlias = Ask | Explain | Describe | Show | Set
 
+_SIGNS = ("-", "+")
 _READ_ONLY = "a SELECT that counts or averages"
 _FREE = "SHOW TABLES, DESCRIBE name, SHOW BUDGET, SHOW ALL or SHOW setting"
 _HINTS = {
     **dict.fromkeys(["PRAGMA", "CALL"], f"{_FREE}, which are free"),
     **dict.fromkeys(["SUMMARIZE", "TABLE"], "DESCRIBE name, or SELECT column, COUNT(*) ..."),
+    **dict.fromkeys(["PIVOT", "PIVOT_WIDER"], "GROUP BY: SELECT c, COUNT(*) ... GROUP BY c"),
+    **dict.fromkeys(["UNPIVOT", "PIVOT_LONGER"], "a SELECT for each column, joined by UNION ALL"),
     **dict.fromkeys(["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT"],
                     "nothing: every statement stands alone, and what is charged stays charged"),
 }  # fmt: skip
@@ -87,10 +93,9 @@ _REFUSED = {
         ["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT"], "controls transactions"
     ),
     **dict.fromkeys(["PREPARE", "EXECUTE", "DEALLOCATE"], "handles prepared statements"),
-    **dict.fromkeys(
-        ["SUMMARIZE", "PIVOT", "UNPIVOT", "PIVOT_WIDER", "PIVOT_LONGER", "TABLE"],
-        "shows single people's values",
-    ),
+    **dict.fromkeys(["SUMMARIZE", "TABLE"], "shows single people's values"),
+    **dict.fromkeys(["PIVOT", "PIVOT_WIDER"], "makes columns of the values that exist"),
+    **dict.fromkeys(["UNPIVOT", "PIVOT_LONGER"], "makes several rows of one person"),
 }
 
 
@@ -199,7 +204,9 @@ def _options(text: Text, found: list[Token]) -> tuple[tuple[Option, ...], Span |
     listed: list[Option] = []
     at = 5
     while True:
-        part = found[at : at + 4]
+        part = found[at : at + 5]
+        sign = part[2].text if len(part) > 2 and part[2].text in _SIGNS else ""
+        part = [*part[:2], *part[3:]] if sign else part[:4]
         if len(part) < 4 or part[1].text != "=" or part[3].text not in (",", ")"):
             raise text.refusal(
                 "an OPTIONS list that is not name = value, ...",
@@ -207,14 +214,14 @@ def _options(text: Text, found: list[Token]) -> tuple[tuple[Option, ...], Span |
                 form,
             )
         option = Option(
-            _unquote(part[0]).lower(), _unquote(part[2]), Span(part[0].start, part[2].end)
+            _unquote(part[0]).lower(), sign + _unquote(part[2]), Span(part[0].start, part[2].end)
         )
         if any(other.name == option.name for other in listed):
             raise text.refusal(
                 f"{option.name} is given twice in OPTIONS", option.span, "each setting once"
             )
         listed.append(option)
-        at += 4
+        at += 5 if sign else 4
         if part[3].text == ")":
             return tuple(listed), Span(found[1].start, part[3].end)
 
@@ -252,7 +259,7 @@ def _show(text: Text, found: list[Token]) -> Show:
             Span(found[0].start, found[-1].end),
             "SHOW TABLES, SHOW BUDGET, SHOW ALL or SHOW setting",
         )
-    return Show(_unquote(found[1]).lower())
+    return Show(_unquote(found[1]).lower(), _span(found[1]))
 
 
 def _setting(text: Text, found: list[Token]) -> Set:
@@ -272,11 +279,11 @@ def _setting(text: Text, found: list[Token]) -> Set:
     if found[0].word == "RESET":
         if len(words) != 1:
             raise text.refusal("a RESET of more than one setting", _span(words[1]), form)
-        return Set(name, None)
+        return Set(name, None, _span(words[0]))
     value = words[2:]
-    sign = ""
-    if value and value[0].text in ("-", "+"):
-        sign, value = value[0].text, value[1:]
+    sign = value[0].text if value and value[0].text in _SIGNS else ""
+    value = value[1:] if sign else value
     if len(words) < 3 or words[1].word not in ("=", "TO") or len(value) != 1:
         raise text.refusal("a SET that is not name = value", _span(words[-1]), form)
-    return Set(name, sign + _unquote(value[0]))
+    place = Span(words[2].start, value[0].end)
+    return Set(name, sign + _unquote(value[0]), _span(words[0]), place)

@@ -81,7 +81,9 @@ class Sources:
                 )
             case None:
                 raise self._refuse(
-                    "there is no FROM", None, f"SELECT ... FROM one of: {self._listed()}"
+                    "there is no FROM",
+                    self._text.fromless(),
+                    f"SELECT ... FROM one of: {self._listed()}",
                 )
 
     def _refuse(self, reason: str, span: Span | None, hint: str) -> Refused:
@@ -135,7 +137,7 @@ class Sources:
         if query.foreign:
             raise self._refuse(
                 f"{query.foreign} is not answered in a derived table",
-                query.foreign_span or span,
+                query.foreign_span or span or self._text.find("WITH"),
                 hint,
             )
         clause = (

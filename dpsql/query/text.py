@@ -123,6 +123,23 @@ class Text:
                 return Span(token.start, token.end)
         return None
 
+    def fromless(self) -> Span | None:
+        """The first SELECT that no FROM follows inside the same parentheses."""
+        waiting: list[Token | None] = [None]
+        for token in self.tokens:
+            if token.text == "(":
+                waiting.append(None)
+            elif token.text == ")" and (len(waiting) == 1 or waiting[-1] is not None):
+                break
+            elif token.text == ")":
+                waiting.pop()
+            elif token.word == "SELECT" and waiting[-1] is None:
+                waiting[-1] = token
+            elif token.word == "FROM":
+                waiting[-1] = None
+        found = waiting[-1] or self.tokens[0]
+        return Span(found.start, found.end)
+
     def parameter(self, name: str) -> Span | None:
         """The n-th `?`, for the parameter called n (DuckDB 1 does not place them)."""
         marks = [token for token in self.tokens if token.text == "?"]

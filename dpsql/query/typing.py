@@ -6,11 +6,10 @@ only; a column of bins only with its edges; every divisor is collected, to be ch
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dpsql.query import functions
+from dpsql.query import functions, hints
 from dpsql.query.declared import Refuse, binned, require_date, require_edge, require_value
 from dpsql.query.expr import (
     Between,
@@ -41,11 +40,15 @@ MAX_TEXT = 10_000  # characters that any text value of an expression may have
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A kind of value: text (of at most `length` characters), number, boolean, date, ..."""
+    """A kind of value: text (of at most `length` characters), number, boolean, date, ...
+
+    A date that is `timed` is a TIMESTAMP.
+    """
 
     kind: str
     length: int = 0
     parts: tuple[Type, ...] = ()
+    timed: bool = False
 
 
 NUMBER, BOOLEAN, NULL, DATE = Type("number"), Type("boolean"), Type("null"), Type("date")
@@ -125,7 +128,10 @@ class Typer:
                 kind = _CASTS.get(name, "number")
                 if inner.kind == "row":
                     raise self._refuse("a cast of a row", expr.span, "its columns one by one")
-                return Type(kind, max(inner.length, 64) if kind == "text" else 0)
+                length = max(inner.length, 64) if kind == "text" else 0
+                return Type(kind, length, timed=name == "TIMESTAMP")
+            case Star(columns=True):
+                raise self._refuse("COLUMNS(*) is not answered", expr.span, hints.LIST)
             case Star():
                 raise self._refuse("* inside an expression", expr.span, "COUNT(*), or a column")
             case Param(name=name):
@@ -133,7 +139,7 @@ class Typer:
                     f"the parameter {name} has no value", expr.span, "a value for it, or a literal"
                 )
             case Foreign(what=what):
-                raise self._refuse(f"{what} is not answered", expr.span, _foreign_hint(what))
+                raise self._refuse(f"{what} is not answered", expr.span, hints.foreign(what))
             case Ref():
                 raise AssertionError("names are resolved before they are typed")
 
@@ -168,7 +174,7 @@ class Typer:
                 raise self._refuse(
                     f"{first} and {found.kind} are mixed in {where}",
                     part.span or span,
-                    _cast_hint(part, first),
+                    hints.cast(part, first, found.kind),
                 )
         rows = {len(t.parts) for t in known}
         if len(rows) > 1:
@@ -178,7 +184,7 @@ class Typer:
         if dates:
             for part in parts:
                 require_date(part, self._refuse)
-            return DATE
+            return Type("date", timed=any(t.timed for t in known))
         return Type(known[0].kind, max(t.length for t in known), known[0].parts)
 
     def _compare(self, expr: Compare) -> Type:
@@ -254,15 +260,42 @@ class Typer:
                 kind = functions.KINDS[value]
                 if kind == "any":
                     kind = next((k for k in kinds if k != "null"), "null")
+                if "date" in kinds and name in ("+", "-"):
+                    return self._moved(expr, types, kind)
                 length = self._length(expr, types) if kind == "text" else 0
-                return Type(kind, length)
+                return Type(kind, length, timed=kind == "date" and _timed(name, types))
         given = ", ".join(kinds) or "nothing"
         raise self._refuse(
             f"{functions.shown(name)} does not take ({given})",
             expr.span,
-            _with_casts(expr, kinds)
+            hints.with_casts(expr, kinds)
             or f"{functions.shown(name)} of {functions.forms(name)}, by a CAST where need be",
         )
+
+    def _moved(self, expr: Call, types: tuple[Type, ...], kind: str) -> Type:
+        """The kind of a sum or difference with a date, of kind `kind` where all are DATEs.
+
+        Two DATEs are days apart, a TIMESTAMP and another an INTERVAL; a number moves a DATE alone.
+        """
+        timed = any(t.timed for t in types)
+        kinds = [t.kind for t in types]
+        if kinds.count("date") == 2:
+            return Type("interval") if timed else NUMBER
+        if "number" in kinds:
+            days = expr.args[kinds.index("number")]
+            if timed:
+                raise self._refuse(
+                    f"a TIMESTAMP {expr.name} a number",
+                    days.span or expr.span,
+                    hints.cast(days, "interval", "number"),
+                )
+            if _wide(days):
+                raise self._refuse(
+                    f"a DATE {expr.name} a number that is no INTEGER",
+                    days.span or expr.span,
+                    f"CAST({shown(days)} AS INTEGER)",
+                )
+        return Type(kind, timed=timed or "interval" in kinds)
 
     def _check_call(self, expr: Call, types: tuple[Type, ...]) -> None:
         """Collect the divisors and roots of a call, and refuse patterns that are not literal."""
@@ -307,6 +340,34 @@ class Typer:
         return bound
 
 
+def _wide(number: Expr) -> bool:
+    """Whether DuckDB surely makes a number a BIGINT, a DECIMAL or a DOUBLE."""
+    match number:
+        case Column() | Slot() | Const(kind="decimal" | "double"):
+            return True
+        case Const(kind="integer", text=text):
+            return not -(2**31) <= int(text) < 2**31
+        case Call(name="+" | "-" | "*" | "%" | "//" | "abs" | "greatest" | "least", args=args):
+            return any(map(_wide, args))
+        case Call(name=name):  # the parts of dates, and differences of them
+            return any(args in ("d", "td", "tdd") for args, _ in functions.SIGNATURES[name])
+        case _:
+            return False
+
+
+def _timed(name: str, types: tuple[Type, ...]) -> bool:
+    """Whether a date that a function gives is a TIMESTAMP."""
+    match name:
+        case "date_trunc" | "datetrunc":
+            return True
+        case "nullif":
+            return types[0].timed
+        case "last_day" | "make_date":
+            return False
+        case _:
+            return any(t.timed for t in types)
+
+
 _COMPARED = {"number": "<> 0", "text": "= 'x'", "date": ">= '2025-01-31'"}
 _MIRROR = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
@@ -318,64 +379,3 @@ def column_type(column: Declared) -> Type:
             return NUMBER
         return Type("text", max(len(str(v)) for v in column.values))
     return Type(_KIND[column.kind])
-
-
-_TRUTHS = frozenset({"true", "false"})
-
-
-def _cast_hint(part: Expr, kind: str) -> str:
-    """How to make `part` a value of another kind."""
-    name = {"number": "INTEGER", "text": "VARCHAR", "boolean": "BOOLEAN", "date": "DATE"}.get(kind)
-    match part:
-        case Const(kind="text", text=text) if kind == "number":
-            return f"{text}, without quotes" if _is_number(text) else "a number, e.g. 30"
-        case Const(kind="text", text=text) if kind == "boolean" and text.lower() in _TRUTHS:
-            return f"{text.upper()}, without quotes"
-        case Const(kind="integer", text="1" | "0" as text) if kind == "boolean":
-            return "TRUE" if text == "1" else "FALSE"
-        case Call(name="-", args=(_, Const())) if kind == "date":
-            return "the date in quotes, e.g. '2025-01-31'"
-        case Const(kind="integer" | "decimal" | "double", text=text) if kind == "text":
-            return f"the text with quotes: '{text}'"
-        case _:
-            return f"a cast, so that both sides are alike: CAST(... AS {name or kind.upper()})"
-
-
-def _with_casts(call: Call, kinds: tuple[str, ...]) -> str:
-    """The call with the casts to text that would do, or nothing where they would not."""
-    forms = functions.SIGNATURES[call.name]
-    given = tuple("text" if kind in ("number", "boolean", "date") else kind for kind in kinds)
-    if not any(functions.match(args, given) for args, _ in forms):
-        return ""
-    listed = [
-        shown(arg) if kind == "text" else f"CAST({shown(arg)} AS VARCHAR)"
-        for arg, kind in zip(call.args, kinds, strict=True)
-    ]
-    if call.operator:
-        return f" {call.name} ".join(listed)
-    return f"{call.name}({', '.join(listed)})"
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
-
-
-def _foreign_hint(what: str) -> str:
-    if "subquery" in what:
-        return "the value itself, asked for in a statement of its own"
-    if "ANY or ALL" in what:
-        return "IN (...) with the values in parentheses, or comparisons joined by OR and AND"
-    if "window" in what:
-        return "GROUP BY, which gives one row a group"
-    if "subscript" in what:
-        return "substring(column, 1, 1)"
-    if "beyond the range" in what:
-        return "a smaller number"
-    if what.startswith("a cast"):
-        return "a cast to INTEGER, DOUBLE, DECIMAL, VARCHAR, BOOLEAN, DATE or TIMESTAMP"
-    if what == "a list":
-        return "the values in parentheses: IN (1, 2)"
-    return "an expression of comparisons and functions on declared columns"

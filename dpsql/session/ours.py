@@ -38,22 +38,29 @@ def told(
         case Show(what="budget"):
             paying = session.ledger.paying(session.user)
             return tell.budgets([b for b in paying if b.grant.dataset in session.datasets])
-        case Show(what=what):
+        case Show(what=what, span=span):
             dataset = None if what in NAMES else session.called(what)
             if dataset is not None:
                 return tell.describe(dataset)
-            return tell.settings(session.settings.with_values(given), what, sql)
-        case Set(name=name, value=value):
-            return _set(session, name, value, sql)
+            return tell.settings(session.settings.with_values(given), what, sql, span)
+        case Set():
+            return _set(session, statement, sql)
 
 
-def _set(session: Session, name: str, value: str | None, sql: str) -> Release:
+def _set(session: Session, statement: Set, sql: str) -> Release:
+    name, value = statement.name, statement.value
     try:
         if value is None:
             session.settings = session.settings.reset(name, session.start)
         else:
             session.settings = session.settings.with_values({name: value})
     except UsageError as error:
-        hint = "SET epsilon = 0.1, RESET epsilon, SHOW ALL"
-        raise Refused(str(error), hint=hint, sql=sql) from None
+        span = statement.value_span if name in NAMES else statement.span
+        raise Refused(
+            str(error),
+            hint="SET epsilon = 0.1, RESET epsilon, SHOW ALL",
+            sql=sql,
+            start=None if span is None else span.start,
+            end=None if span is None else span.end,
+        ) from None
     return tell.settings(session.settings, name, sql)

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from dpsql.errors import Refused, UsageError
-from dpsql.query.expr import Const, Param
+from dpsql.query.expr import Cast, Const, Param
 
 Key = tuple[tuple[str, str, str], ...]
 
 
-def literals(params: Sequence[Any] | Mapping[str, Any] | None) -> tuple[dict[str, Const], Key]:
+def literals(
+    params: Sequence[Any] | Mapping[str, Any] | None,
+) -> tuple[dict[str, Const | Cast], Key]:
     """Each parameter's literal, by the name it has in the statement; and all of it as a key.
 
     The n-th `?` is called n. Raises UsageError for a value that SQL has no literal for.
@@ -31,11 +33,21 @@ def literals(params: Sequence[Any] | Mapping[str, Any] | None) -> tuple[dict[str
     else:
         named = {str(index + 1): value for index, value in enumerate(params)}
     found = {name: _literal(name, value) for name, value in named.items()}
-    return found, tuple((name, const.kind, const.text) for name, const in found.items())
+    return found, tuple((name, *_key(literal)) for name, literal in found.items())
+
+
+def _key(literal: Const | Cast) -> tuple[str, str]:
+    match literal:
+        case Cast(arg=Const(text=text), type=name):
+            return name, text
+        case Const(kind=kind, text=text):
+            return kind, text
+        case _:
+            raise AssertionError("a parameter is a literal, or a date")
 
 
 def require_all(
-    asked: tuple[Param, ...], given: Mapping[str, Const], refuse: Callable[..., Refused]
+    asked: tuple[Param, ...], given: Mapping[str, Const | Cast], refuse: Callable[..., Refused]
 ) -> None:
     """Refuse values that do not answer the parameters of a statement one to one."""
     names = [param.name for param in asked]
@@ -67,7 +79,7 @@ def _counted(number: int, noun: str) -> str:
     return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
 
 
-def _literal(name: str, value: Any) -> Const:
+def _literal(name: str, value: Any) -> Const | Cast:
     match value:
         case None:
             return Const("null", "NULL")
@@ -83,7 +95,7 @@ def _literal(name: str, value: Any) -> Const:
         case str():
             return Const("text", value)
         case datetime.date() if not isinstance(value, datetime.datetime):
-            return Const("text", value.isoformat())
+            return Cast(Const("text", value.isoformat()), "DATE")
     if hasattr(value, "item") and not isinstance(value, str | bytes):  # numpy's scalars
         return _literal(name, value.item())
     if isinstance(value, float | decimal.Decimal):

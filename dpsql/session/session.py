@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import getpass
 import os
@@ -14,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from dpsql import schema as schemas
-from dpsql.accounting.ledger import Balance, Ledger, Regranted
+from dpsql.accounting.ledger import Balance, Ledger, Regranted, Rise
 from dpsql.accounting.shelf import is_url, witness
 from dpsql.curator.curator import Curator, rise
 from dpsql.curator.engines.duckdb import DuckDBEngine, snapshot_of
@@ -314,8 +315,10 @@ class Session:
         def charged(noise: Drawn) -> Cost:
             snapshot = self._snapshot(bound.dataset)
             found = rise(self.ledger, self.user, bound.dataset, snapshot, workload, noise)
-            return tell.price(found.charged, terms)
+            rises.append((tell.price(found.charged, terms), found))
+            return rises[-1][0]
 
+        rises: list[tuple[Cost, Rise]] = []
         check_delta(ask, terms.delta)
         archive = None
         if settings.reuse and budget is not None:
@@ -334,6 +337,8 @@ class Session:
             head, noises, listed = foreseen(
                 compiled, archive, plan, read, terms, budget, charged, listed
             )
+        short = [note for cost, r in rises if cost is head.charged for note in tell.shortage(r)]
+        head = dataclasses.replace(head, notes=(*head.notes, *short))
         found = moved(workload, bound.dataset)
         return build_plan(
             compiled, self._grid(bound.dataset), noises, listed, found, settings, head

@@ -8,12 +8,16 @@ from typing import Any
 
 from dpsql.accounting.convert import epsilon_of
 from dpsql.accounting.events import PICO
-from dpsql.accounting.ledger import Balance, Price
+from dpsql.accounting.filter import holds
+from dpsql.accounting.ledger import Balance, Price, Rise
+from dpsql.accounting.payers import called, remedy
+from dpsql.accounting.purse import EVERYBODY
 from dpsql.errors import Refused, UsageError
 from dpsql.planner import Terms
 from dpsql.query.bind import Probe
 from dpsql.query.catalogue import Catalogue
 from dpsql.query.empty import EmptyError
+from dpsql.query.expr import Span
 from dpsql.query.grid import Grid
 from dpsql.query.syntax import Select
 from dpsql.release import PURSE, Budget, Cost, Plan, Release, Row, figure
@@ -99,7 +103,7 @@ def catalogue(found: Probe, catalogue_: Catalogue, params: Any, user: str) -> Re
 # -- settings ----------------------------------------------------------------------------------
 
 
-def settings(found: Settings, name: str, sql: str) -> Release:
+def settings(found: Settings, name: str, sql: str, span: Span | None = None) -> Release:
     """SHOW ALL, or one setting. Raises Refused for an unknown one."""
     shown = found.shown()
     if name != "all":
@@ -107,7 +111,11 @@ def settings(found: Settings, name: str, sql: str) -> Release:
             check(name)
         except UsageError as error:
             raise Refused(
-                str(error), hint="SHOW ALL, SHOW TABLES or SHOW BUDGET", sql=sql
+                str(error),
+                hint="SHOW ALL, SHOW TABLES or SHOW BUDGET",
+                sql=sql,
+                start=None if span is None else span.start,
+                end=None if span is None else span.end,
             ) from None
         shown = {name: shown[name]}
     return table(("name", "value"), ("VARCHAR", "VARCHAR"), shown.items())
@@ -154,14 +162,27 @@ def budget(balance: Balance) -> Budget:
     return Budget(granted, price(spent, terms), price(left, terms), grant.user, grant.dataset)
 
 
+def shortage(rise: Rise) -> tuple[str, ...]:
+    """A note that a release would be refused by another purse than the one it is asked under."""
+    after = rise.after
+    if not holds(after.grant, after.spent):
+        return ()
+    short = [other.grant for other in after.others if not holds(other.grant, other.spent)]
+    return tuple(
+        f"would be refused: {called(grant)} {'have' if grant.user == EVERYBODY else 'has'} too"
+        f" little left, though the grant of {after.grant.user} would hold it{remedy(grant)}"
+        for grant in short[:1]
+    )
+
+
 def budgets(balances: Sequence[Balance]) -> Release:
-    """SHOW BUDGET."""
+    """SHOW BUDGET; a pure grant is no amount of rho."""
     found = [budget(balance) for balance in balances]
     types = ("VARCHAR", *["DOUBLE"] * 6)
     rows = [
         (
             b.dataset, b.granted.epsilon, b.spent.epsilon, b.left.epsilon, b.granted.delta,
-            b.granted.rho, b.left.rho,
+            *((b.granted.rho, b.left.rho) if b.granted.delta else (None, None)),
         )
         for b in found
     ]  # fmt: skip

@@ -12,7 +12,7 @@ from dpsql.accounting.clock import last_day
 from dpsql.accounting.events import PICO
 from dpsql.accounting.purse import EVERYBODY, Entry, Grant, Price
 from dpsql.surfaces.figures import figure
-from dpsql.surfaces.terminal import visible
+from dpsql.surfaces.terminal import visible, visible_json
 
 
 def row(entry: Entry) -> list[str]:
@@ -83,7 +83,7 @@ def json_lines(entries: list[Entry]) -> Iterator[str]:
     yield "["
     for number, entry in enumerate(entries, 1):
         end = "," if number < len(entries) else ""
-        yield f"  {json.dumps(fields(entry), ensure_ascii=False)}{end}"
+        yield f"  {visible_json(json.dumps(fields(entry), ensure_ascii=False))}{end}"
     yield "]"
 
 

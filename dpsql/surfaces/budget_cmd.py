@@ -90,10 +90,18 @@ def grant(
     name = dataset_of(db, schemas, dataset)
     with ledger_of(db, ledger, create=True) as book:
         granted = book.grant(user, dataset=name, epsilon=epsilon, delta=delta, until=until, cap=cap)
-        found = [b for b in book.purses() if (b.grant.user, b.grant.dataset) == (user, name)]
+        everybody = book.purses()
+        found = [b for b in everybody if (b.grant.user, b.grant.dataset) == (user, name)]
         shared = next(balance for balance in book.caps() if balance.grant.dataset == name)
     from dpsql.surfaces.purses import budget as of
-    from dpsql.surfaces.purses import cap_words, holds, questions_left, terms, until_words
+    from dpsql.surfaces.purses import (
+        cap_words,
+        holds,
+        lifted_words,
+        questions_left,
+        terms,
+        until_words,
+    )
 
     (balance,) = found
     purse = of(balance)
@@ -109,6 +117,7 @@ def grant(
         else f"More was answered to {user} before than this allows: nothing more is answered, and "
         "what was answered stays as private as the earlier terms made it.",
         f"All users of {name} together: {cap_words(shared)}.",
+        *lifted_words(everybody, shared),
     )
 
 
@@ -225,15 +234,18 @@ def log(
     db, rest = database(words, 1, "DB [USER]")
     with ledger_of(db, ledger) as book:
         entries = list(book.log(rest[0] if rest else None, dataset))
+    if rest and not entries:
+        on = f" on {dataset}" if dataset else ""
+        raise NoGrant(f"{rest[0]} never had a grant{on}, and has no entry in the log")
     if form == "json":
         write_lines(audit.json_lines(entries), sys.stdout)
         return
     names = ("#", "when (UTC)", "user", "dataset", "what", "spent (ρ)", "statement")
     rows = [audit.row(entry) for entry in entries]
     width, drawn = terminal.width(sys.stdout), terminal.draws(sys.stdout)
-    rows = rows if drawn else [[terminal.signs(text, sys.stdout) for text in row] for row in rows]
     right = (True, False, False, False, False, False, False)
-    write_lines(table(names, rows, right, width=width, drawn=drawn), sys.stdout)
+    whole = (True, True, True, True, True, True, False)  # a statement may be cut
+    write_lines(table(names, rows, right, width=width, drawn=drawn, whole=whole), sys.stdout)
 
 
 for command in (cap, group, verify):

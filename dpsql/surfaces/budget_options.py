@@ -74,5 +74,7 @@ def ledger_of(db: Path, place: Path | str | None, *, create: bool = False) -> Le
 def done(form: str, fields: dict[str, Any], *sentences: str) -> None:
     """Say what was done, in sentences or as one line of JSON."""
     from dpsql.surfaces.output import write_lines
+    from dpsql.surfaces.terminal import visible
 
-    write_lines([json.dumps(fields)] if form == "json" else sentences, sys.stdout)
+    made = [json.dumps(fields)] if form == "json" else map(visible, sentences)
+    write_lines(made, sys.stdout)

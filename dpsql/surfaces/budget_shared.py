@@ -55,14 +55,20 @@ def cap(
         elif auto:
             book.uncap(name)
         found = [balance for balance in book.caps() if balance.grant.dataset == name]
+        everybody = book.purses()
     from dpsql.surfaces.purses import budget as of
-    from dpsql.surfaces.purses import cap_words
+    from dpsql.surfaces.purses import cap_words, lifted_words
 
     if not found:
         raise UsageError(f"{name} has no cap: it comes with the first grant, or with --epsilon")
     (balance,) = found
     fields = {**of(balance).to_dict(), "user": None, "fixed": balance.fixed}
-    done(form, {"cap": fields}, f"All users of {name} together: {cap_words(balance)}.")
+    done(
+        form,
+        {"cap": fields},
+        f"All users of {name} together: {cap_words(balance)}.",
+        *lifted_words(everybody, balance),
+    )
 
 
 @click.command()

@@ -42,6 +42,8 @@ def _run(given: list[str], run: Run) -> int:
 
     terminal.prepare()
     try:
+        if terminal.closed(sys.stdout) and not _to_file(given):
+            raise UsageError("standard output is closed: there is nowhere to print, so nothing ran")
         with run.open(), root.make_context("dpsql", given, obj=run) as context:
             root.invoke(context)
         return run.code
@@ -79,8 +81,17 @@ def _json(given: list[str]) -> bool:
     return "--format=json" in before or ("--format", "json") in pairwise(before)
 
 
+def _to_file(given: list[str]) -> bool:
+    """Whether the arguments ask for a file to be written instead of standard output."""
+    return any(word[:2] == "-o" or word.partition("=")[0] == "--output" for word in given)
+
+
 def _abandon(stream: TextIO) -> None:
     """Send what a stream still holds nowhere, so that closing it cannot fail."""
+    from dpsql.surfaces import terminal
+
+    if terminal.closed(stream):
+        return
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

@@ -98,6 +98,7 @@ def connect(
     """
     from dpsql.session import Session
 
+    _check_arguments(database, schema, user, ledger)
     found = database or os.environ.get("DPSQL_DB")
     if not found:
         raise UsageError("no database: give its path, or set DPSQL_DB")
@@ -112,6 +113,22 @@ def connect(
             settings=settings,
         )
     )
+
+
+def _check_arguments(database: object, schema: object, user: object, ledger: object) -> None:
+    """Raise UsageError for an argument of `connect` of a type that it does not take."""
+    from dpsql.accounting.ledger import Ledger
+
+    path = (str, os.PathLike, type(None))
+    listed = schema if isinstance(schema, list | tuple) else [schema]
+    for name, given, types, wanted in (
+        ("database", database, path, "a path"),
+        *(("schema", part, path, "a path, or a list of paths") for part in listed),
+        ("user", user, (str, type(None)), "text"),
+        ("ledger", ledger, (*path, Ledger), "a path, an address, or a dpsql.Ledger"),
+    ):
+        if not isinstance(given, types):
+            raise UsageError(f"{name} is {wanted}, not {type(given).__name__}")
 
 
 class Connection:

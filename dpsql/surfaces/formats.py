@@ -10,7 +10,7 @@ from dpsql.release import PURSE, Cost, Plan, Release, Row
 from dpsql.surfaces.figures import Style, ceiling, figure, floor, measured, percent, plain, share
 from dpsql.surfaces.sheet import numeric, sheet
 from dpsql.surfaces.table import table
-from dpsql.surfaces.terminal import joined, visible
+from dpsql.surfaces.terminal import joined, visible, visible_json
 
 FORMATS = ("table", "csv", "json", "markdown", "parquet")
 SUFFIXES = {
@@ -70,7 +70,7 @@ def _grid(release: Release) -> tuple[list[str], list[list[str]], list[bool]]:
             names.append(name)
             right.append(numeric(release.types[index]))
             costs = release.columns == PURSE and release.types[index] == "DOUBLE"
-            made.append([_cost(v) if costs else _cell(v) for v in values])
+            made.append([_cost(v) if costs and v is not None else _cell(v) for v in values])
             continue
         low = [line[index] for line in release.low]
         high = [line[index] for line in release.high]
@@ -201,7 +201,7 @@ def json_lines(fields: dict[str, Any]) -> Iterator[str]:
 
 
 def _json(value: Any) -> str:
-    return _ENCODER.encode(value)
+    return visible_json(_ENCODER.encode(value))
 
 
 def plan_lines(plan: Plan, *, width: int | None = None, drawn: bool = True) -> Iterator[str]:
@@ -251,7 +251,7 @@ def _candidates(plan: Plan, width: int | None, drawn: bool) -> Iterator[str]:
         for candidate in plan.candidates
     ]
     unit = plan.unit if plan.unit == "rows" else "of the largest"
-    names = ("candidate", "price ε" if drawn else "price eps", f"error ({unit})")
+    names = ("candidate", "price ε", f"error ({unit})")
     yield from table(names, rows, (False, True, True), width=width, drawn=drawn)
 
 

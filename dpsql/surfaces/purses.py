@@ -7,12 +7,14 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dpsql.accounting.caps import lifting
 from dpsql.accounting.clock import last_day
 from dpsql.accounting.convert import epsilon_of
 from dpsql.accounting.events import PICO
 from dpsql.accounting.purse import EVERYBODY, Balance, Grant
 from dpsql.release import Budget, Cost
 from dpsql.surfaces.figures import figure, percent, share
+from dpsql.surfaces.terminal import visible
 
 DEFAULT_SHARE = 100  # a statement without a price costs the grant divided by this
 BAR = 30
@@ -69,6 +71,19 @@ def cap_words(balance: Balance) -> str:
     return f"at most {terms(purse.granted)}, {why}; ε {figure(purse.left.epsilon)} is left"
 
 
+def lifted_words(balances: Sequence[Balance], cap: Balance) -> list[str]:
+    """That a cap stands higher than its grants' epsilons, for one of them is pure."""
+    granted = [b.grant for b in balances if b.grant.dataset == cap.grant.dataset]
+    pure = None if cap.fixed else lifting(granted, cap.grant)
+    if pure is None:
+        return []
+    return [
+        f"The pure grant of {pure.user}, ε {figure(pure.epsilon)}, counts as ρ"
+        f" {figure(cap.grant.rho / PICO)} beside grants with a delta, so the cap rises to ε"
+        f" {figure(cap.grant.epsilon)} at δ {cap.grant.delta:g}; dpsql budget cap sets another."
+    ]
+
+
 def balance_lines(
     balance: Balance, members: Sequence[str], *, bar: bool, width: int | None
 ) -> Iterator[str]:
@@ -80,10 +95,10 @@ def balance_lines(
     until = until_words(grant)
     if balance.ended:
         until += ", ended"
-    yield from purse_lines(purse, bar=bar, width=width, title=title, until=until)
+    yield from purse_lines(purse, bar=bar, width=width, title=visible(title), until=until)
     for other in balance.others:
         if other.grant.user != EVERYBODY:
-            yield f"  {other.grant.user} pays as well (ε left {figure(_left(other))})"
+            yield f"  {visible(other.grant.user)} pays as well (ε left {figure(_left(other))})"
         elif _left(other) < _left(dataclasses.replace(balance, others=())):
             yield f"  no more than all users together have left (ε {figure(_left(other))})"
 
@@ -92,7 +107,7 @@ def cap_lines(balance: Balance, *, bar: bool, width: int | None) -> Iterator[str
     """The cap of a dataset on a few lines."""
     why = "set by the owner" if balance.fixed else "the largest grant"
     title = f"all users of {balance.grant.dataset} together (the cap, {why})"
-    yield from purse_lines(budget(balance), bar=bar, width=width, title=title)
+    yield from purse_lines(budget(balance), bar=bar, width=width, title=visible(title))
 
 
 def fields(balance: Balance, members: Sequence[str], caps: Sequence[Balance]) -> dict[str, Any]:
@@ -118,7 +133,7 @@ def purse_lines(
 ) -> Iterator[str]:
     """A purse on a few lines, with a bar of what is spent."""
     part = share(purse.spent, purse)
-    yield title or f"{purse.user} on {purse.dataset}"
+    yield title or visible(f"{purse.user} on {purse.dataset}")
     yield f"  granted  {terms(purse.granted)}{until}"
     yield f"  spent    {terms(purse.spent)}"
     yield f"  left     {terms(purse.left)}"

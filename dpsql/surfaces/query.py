@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dpsql.errors import UsageError
 from dpsql.surfaces.options import (
     chosen,
     database,
@@ -76,11 +77,14 @@ def query(
     A table shows each value with the half-width of its interval; the other formats hold plain
     values (JSON: the whole release). In Parquet a repeated column name gets a number: n, n_1.
     """
+    from dpsql.surfaces import terminal
     from dpsql.surfaces.formats import SUFFIXES
     from dpsql.surfaces.output import Target
     from dpsql.surfaces.progress import Progress
 
     db, rest = database(words, 1, 'DB "SQL"')
+    if output is None and terminal.closed(sys.stdout):
+        raise UsageError("standard output is closed: add -o FILE")
     sql = statement(rest, file)
     if form is None:
         form = "table" if output is None else SUFFIXES.get(output.suffix.lower(), "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dpsql.surfaces.terminal import cells, cut
+from dpsql.surfaces.terminal import cells, cut, spelt
 
 NARROWEST = 8  # columns to which a text column may be cut before rows are written as records
 
@@ -16,28 +16,33 @@ def table(
     *,
     width: int | None = None,
     drawn: bool = True,
+    whole: Sequence[bool] | None = None,
 ) -> Iterator[str]:
     """The lines of a table; `right` says which columns stand to the right (numbers).
 
-    Text columns are cut to fit `width`; numbers never are: where they do not fit, each row
-    becomes a record of one line a column.
+    Columns that are not `whole` (by default those of text) are cut to fit `width`. Where the
+    others do not fit, each row becomes a record of one line a column. Without box drawing our own
+    signs are spelt in ASCII.
     """
+    if not drawn:
+        columns = [spelt(name) for name in columns]
+        rows = [[spelt(text) for text in row] for row in rows]
     widths = [cells(name) for name in columns]
     for row in rows:
         for index, text in enumerate(row):
             if (size := len(text) if text.isascii() else cells(text)) > widths[index]:
                 widths[index] = size
-    fitted = _fit(widths, right, width)
+    fitted = _fit(widths, right if whole is None else whole, width)
     if fitted is None:
         return _records(columns, rows, width or 80, drawn)
     return _boxes(columns, rows, right, fitted, drawn)
 
 
-def _fit(widths: list[int], right: Sequence[bool], width: int | None) -> list[int] | None:
-    """Widths whose table fits, the widest text columns cut first; None when there are none."""
+def _fit(widths: list[int], whole: Sequence[bool], width: int | None) -> list[int] | None:
+    """Widths whose table fits, the widest columns cut first; None when `whole` ones do not."""
     fitted = list(widths)
     while width is not None and (excess := sum(fitted) + 3 * len(fitted) + 1 - width) > 0:
-        wide = [i for i, size in enumerate(fitted) if not right[i] and size > NARROWEST]
+        wide = [i for i, size in enumerate(fitted) if not whole[i] and size > NARROWEST]
         if not wide:
             return None
         widest = max(wide, key=lambda i: fitted[i])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import json
 import os
+import re
 import sys
 import unicodedata
 from typing import TextIO
@@ -12,14 +15,41 @@ DRAWN = "┌┬┐├┼┤└┴┘─│±·ερδ√…█░≈"
 _SPELT = str.maketrans(
     {
         "±": "+/-", "·": "|", "ε": "eps", "δ": "delta", "ρ": "rho", "√": "sqrt ", "…": "...",
-        "≈": "~", "█": "#", "░": ".",
+        "≈": "~", "█": "#", "░": ".", "→": "->", "σ": "sigma",
     }
 )  # fmt: skip
 _NARROW = str.maketrans(dict.fromkeys(DRAWN, "."))
 
 
+class Closed(io.TextIOBase):
+    """The standard output of a process that was started without one: every write fails."""
+
+    def write(self, text: str, /) -> int:
+        raise OSError(errno.EBADF, "it is closed")
+
+
+def closed(stream: TextIO) -> bool:
+    """Whether nothing can be written to a standard stream."""
+    return isinstance(stream, Closed)
+
+
 def prepare() -> None:
-    """Make the standard streams write what their encoding lacks as escapes, and never fail."""
+    """Make the standard streams write what their encoding lacks as escapes, and never fail.
+
+    Where the process was started without a stream, its input is empty, its output is `Closed` and
+    its errors go nowhere. The numbers of such streams are taken, so that no file gets them.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the least number that is free
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = Closed()
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -66,7 +96,12 @@ def paint(text: str, code: str, stream: TextIO) -> str:
 
 def signs(text: str, stream: TextIO) -> str:
     """Our own words with signs that the stream lacks spelt in ASCII."""
-    return text if draws(stream) else text.translate(_SPELT)
+    return text if draws(stream) else spelt(text)
+
+
+def spelt(text: str) -> str:
+    """Our own signs spelt in ASCII."""
+    return text if text.isascii() else text.translate(_SPELT)
 
 
 def say(text: str, stream: TextIO) -> None:
@@ -99,12 +134,29 @@ def visible(text: str, keep: str = "") -> str:
     """The text with control and direction characters escaped, but for those in `keep`."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(c if c in keep or not _hidden(c) else _escape(c) for c in text)
+    joined_ = {at.start() for at in _JOINER.finditer(text)}
+    return "".join(
+        c if c in keep or at in joined_ or not _hidden(c) else _escape(c)
+        for at, c in enumerate(text)
+    )
+
+
+def visible_json(text: str) -> str:
+    """The same for a text in JSON, by escapes of JSON."""
+    if text.isascii():
+        return text
+    return "".join(json.dumps(c)[1:-1] if not c.isascii() and _hidden(c) else c for c in text)
+
+
+# Joiners are part of the spelling of other scripts, and of emoji: between two such characters.
+_JOINER = re.compile(r"(?<=[^\x00-\xff\u200c\u200d])[\u200c\u200d](?=[^\x00-\xff\u200c\u200d])")
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")  # look like nothing
 
 
 def _hidden(character: str) -> bool:
     kind = unicodedata.category(character)
-    return kind in ("Cc", "Cs", "Zl", "Zp") or (kind == "Cf" and character not in "\u200c\u200d")
+    other = kind == "Zs" and character != " "
+    return kind in ("Cc", "Cf", "Cs", "Zl", "Zp") or other or character in _BLANK
 
 
 def _escape(character: str) -> str:

@@ -6,7 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpsql.accounting.convert import epsilon_of, rho_of
+from dpsql.accounting.caps import lifting
+from dpsql.accounting.convert import epsilon_of, pure_rho, rho_of
 from dpsql.accounting.events import PICO, Event, Gaussian, Laplace
 from dpsql.accounting.ledger import Ledger
 from dpsql.accounting.purse import EVERYBODY, Balance
@@ -145,6 +146,18 @@ def test_a_cap_that_is_no_budget_is_refused(ledger: Ledger, epsilon: float) -> N
     with pytest.raises(UsageError):
         ledger.grant("alice", dataset="adult", epsilon=1, cap=epsilon)
     assert ledger.dump() == before
+
+
+def test_a_pure_grant_counts_as_what_one_release_of_it_costs(ledger: Ledger) -> None:
+    ledger.grant("alice", dataset="adult", epsilon=1)
+    ledger.grant("paul", dataset="adult", epsilon=1, delta=0)
+    assert cap(ledger).grant.rho == pure_rho(PICO) > rho_of(1, 1e-6)
+    grants = [balance.grant for balance in ledger.purses()]
+    assert lifting(grants, cap(ledger).grant) == ledger.balance("paul", "adult").grant
+    pay(ledger, "paul", Laplace(1, 1, Fraction(1)))  # all of it at once
+    assert ledger.balance("paul", "adult").left_epsilon == 0
+    ledger.revoke("paul", dataset="adult")
+    assert lifting(grants[:1], cap(ledger).grant) is None
 
 
 def test_a_cap_has_the_largest_delta_of_the_grants(ledger: Ledger) -> None:

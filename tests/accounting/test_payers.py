@@ -242,6 +242,7 @@ def test_an_end_is_a_day_or_a_time_with_its_zone(ledger: Ledger, clock: Clock) -
         (datetime.date(2026, 6, 30), "2026-07-01T00:00:00.000+00:00"),
         (datetime.datetime(2026, 6, 30, 9, tzinfo=zone), "2026-06-30T07:00:00.000+00:00"),
         ("2026-06-30T07:00:00Z", "2026-06-30T07:00:00.000+00:00"),
+        ("9999-12-31", "9999-12-31T23:59:59.999+00:00"),
     ]:
         assert ledger.grant("alice", dataset="adult", epsilon=1, until=until).until == end
     before = ledger.dump()
@@ -250,7 +251,7 @@ def test_an_end_is_a_day_or_a_time_with_its_zone(ledger: Ledger, clock: Clock) -
         "",
         "2026-13-01",
         "2026-06-30T07:00:00",
-        "9999-12-31",
+        "9999-12-31T23:00-05:00",
         7,
         "2026-05-31",
     ):

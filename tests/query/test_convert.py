@@ -90,9 +90,9 @@ def test_spellings_of_one_expression_are_one_tree(sql: str, same: str) -> None:
         ("list_filter([1], lambda x: x > 0)", "a list"), ("a[1]", "a subscript"),
         ("s COLLATE NOCASE", "COLLATE"), ("a::INT[]", "a cast to "),
         ("a::UUID", "a cast to UUID"), ("a::TIMESTAMPTZ", "a cast to TIMESTAMP"),
-        ("#1", "a positional reference"), ("COLUMNS('a')", "this form of *"),
+        ("#1", "a positional reference"), ("COLUMNS('a')", "COLUMNS(...)"),
         ("1e999", "a number beyond the range of DOUBLE"), ("[1, 2]", "a list"),
-        ("{'x': 1}", "a "), ("other.f(a)", "this form of f()"), ("* EXCLUDE (a)", "this form of *"),
+        ("{'x': 1}", "a "), ("other.f(a)", "this form of f()"), ("* EXCLUDE (a)", "* EXCLUDE"),
     ],
 )  # fmt: skip
 def test_what_is_not_known_is_foreign_and_named(sql: str, what: str) -> None:

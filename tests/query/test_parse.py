@@ -98,7 +98,7 @@ def test_options_are_cut_and_leave_every_place_as_it_was(
         ("EXPORT DATABASE 'x'", "EXPORT writes or reads files"), ("USE x", "USE opens or closes"),
         ("INSTALL httpfs", "INSTALL loads code"), ("CHECKPOINT", "CHECKPOINT commands"),
         ("ROLLBACK", "ROLLBACK controls transactions"), ("DEALLOCATE p", "DEALLOCATE handles"),
-        ("PIVOT t ON a USING COUNT(*)", "PIVOT shows single people's values"),
+        ("PIVOT t ON a USING COUNT(*)", "PIVOT makes columns of the values that exist"),
         ("COMMENT ON TABLE t IS 'x'", "COMMENT changes the catalogue"),
         ("GRANT x", "a syntax error"),
     ],

@@ -23,6 +23,8 @@ unit = "row"
 table = "t"
 [columns]
 a = {type = "integer", min = 0, max = 9}
+b = {type = "date", min = 2025-01-01, max = 2025-12-31}
+c = {type = "category", values = ["x", "2025-02-03"]}
 """
 ONE, TWO, NAMED = (
     "SELECT COUNT(*) FROM t WHERE a < ?",
@@ -35,7 +37,7 @@ ONE, TWO, NAMED = (
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     folder: Path = tmp_path_factory.mktemp("params")
     with duckdb.connect(str(folder / "t.duckdb")) as made:
-        made.execute("CREATE TABLE t AS SELECT 1 AS a")
+        made.execute("CREATE TABLE t AS SELECT 1 AS a, DATE '2025-02-03' AS b, 'x' AS c")
     (folder / "t.toml").write_text(SCHEMA)
     ledger = Ledger.memory()
     ledger.grant("ann", dataset="t", epsilon=1000)
@@ -76,6 +78,26 @@ def test_values_that_do_not_answer_the_parameters_are_counted(
             ask(sql, params)
         assert caught.value.reason.startswith(reason) and caught.value.hint
     assert session.last_charge is None
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["b > ?", "b = ?", "date_trunc('month', b) <= ?", "b + INTERVAL 1 DAY >= ?", "year(?) = 2025"],
+)
+def test_a_date_is_a_date(condition: str, session: Session) -> None:
+    day = datetime.date(2025, 2, 3)
+    sql = f"SELECT COUNT(*) FROM t WHERE {condition}"
+    literal = session.explain(sql.replace("?", "DATE '2025-02-03'"))
+    assert session.explain(sql, [day]).stderr == literal.stderr
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason"),
+    [("a > ?", "date and number are mixed"), ("c = ?", "date and text are mixed")],
+)
+def test_a_date_is_no_number_and_no_text(condition: str, reason: str, session: Session) -> None:
+    with pytest.raises(Refused, match=reason):
+        session.answer(f"SELECT COUNT(*) FROM t WHERE {condition}", [datetime.date(2025, 2, 3)])
 
 
 def test_a_missing_value_is_marked_at_its_parameter(session: Session) -> None:

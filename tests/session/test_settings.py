@@ -214,3 +214,29 @@ def test_show_tells_what_holds_for_its_call(place: Path) -> None:
     with dpsql.connect("t.duckdb") as con:
         assert con.execute("SHOW epsilon", epsilon=0.5).fetchall() == [("epsilon", "0.5")]
         assert con.execute("SHOW epsilon").fetchall() == [("epsilon", "unset")]
+
+
+@pytest.mark.parametrize(
+    ("sql", "marked"),
+    [
+        ("SET threads = 1", "threads"), ("RESET threads", "threads"), ("SET epsilon = 0", "0"),
+        ("SET epsilon = -1", "-1"), ("SET backend TO 'pmw'", "'pmw'"), ("SHOW nosuch", "nosuch"),
+        ("SET SESSION clamp = 7", "7"), ("SET reuse = maybe", "maybe"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_is_refused_is_marked(place: Path, sql: str, marked: str) -> None:
+    with dpsql.connect("t.duckdb") as con, pytest.raises(Refused) as caught:
+        con.execute(sql)
+    assert sql[caught.value.start : caught.value.end] == marked
+
+
+@pytest.mark.parametrize("value", ["-1", "+0", "0", "1e99", "-0.5"])
+def test_options_give_the_range_that_set_gives(place: Path, value: str) -> None:
+    with dpsql.connect("t.duckdb") as con:
+        with pytest.raises(Refused, match="epsilon is a number from 1e-12") as caught:
+            con.execute(
+                f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {value}) COUNT(*) FROM t"
+            )
+        with pytest.raises(Refused) as by_set:
+            con.execute(f"SET epsilon = {value}")
+    assert caught.value.reason == by_set.value.reason

@@ -222,6 +222,79 @@ def test_the_log_is_an_audit_trail(run: Run) -> None:
     assert entries[3]["user"] is None and entries[3]["grant"]["epsilon"] == 2
 
 
+def test_a_pure_grant_says_how_far_it_lifts_the_cap(run: Run) -> None:
+    assert "counts as" not in budget(run, "grant", "paul", "--epsilon", "1", "--delta", "0")
+    told = budget(run, "grant", "alice", "--epsilon", "1")
+    assert "The pure grant of paul, ε 1.00, counts as ρ 0.462" in told
+    assert "the cap rises to ε 4.99 at δ 1e-06" in told and "rises to" in budget(run, "cap")
+    assert "rises to" not in budget(run, "cap", "--epsilon", "1")
+
+
+def test_explain_says_that_the_cap_would_refuse(run: Run) -> None:
+    for user in ("alice", "bob"):
+        budget(run, "grant", user, "--epsilon", "1")
+    ask(run, "alice", "--epsilon", "0.9")
+    words = ("explain", "people.duckdb", SQL, "-u", "bob", "--epsilon")
+    told = run(*words, "0.9")
+    assert "note: would be refused: all users of people together have too little left" in told
+    assert "would be refused" not in run(*words, "0.01")
+
+
+def test_show_budget_of_a_pure_grant_tells_no_rho(run: Run) -> None:
+    budget(run, "grant", "paul", "--epsilon", "1", "--delta", "0")
+    told = parsed(run("query", "people.duckdb", "SHOW BUDGET", "-u", "paul", "--format", "json"))
+    assert told["rows"][0][-2:] == [None, None] and told["rows"][0][3] == 1
+    assert "NULL" in run("query", "people.duckdb", "SHOW BUDGET", "-u", "paul")
+
+
+def test_a_narrow_terminal_gets_the_whole_log(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    budget(run, "grant", "alice", "--epsilon", "1")
+    ask(run, "alice", "--rho", "0.001")
+    monkeypatch.setattr("dpsql.surfaces.terminal.width", lambda stream: 80)
+    shown = budget(run, "log")
+    entries = parsed(budget(run, "log", "--format", "json"))
+    assert all(entry["at"][:19].replace("T", " ") in shown for entry in entries)
+    assert "charge ρ 0.00100, gaussian σ 22.4" in shown and SQL in shown and "…" not in shown
+
+
+def test_a_user_without_grant_and_entry_has_no_log(run: Run) -> None:
+    budget(run, "grant", "alice", "--epsilon", "1")
+    for command in ("show", "log"):
+        assert "zed" in budget(run, command, "zed", code=4)
+    assert "zed never had a grant" in budget(run, "log", "zed", "--format", "json", code=4)
+    budget(run, "revoke", "alice")
+    assert "revoke" in budget(run, "log", "alice")
+
+
+@pytest.mark.parametrize("sign", ["\u202e", "\u2066", "\u200b", "\u3164"])
+def test_what_cannot_be_seen_is_shown_escaped(run: Run, sign: str) -> None:
+    user, team = f"ali{sign}ce", f"te{sign}am"
+    shown = budget(run, "grant", user, "--epsilon", "1")
+    shown += budget(run, "group", team, user) + budget(run, "grant", team, "--epsilon", "1")
+    shown += run("query", "people.duckdb", f'SELECT COUNT(*) AS "{user}" FROM people', "-u", user)
+    shown += budget(run, "show") + budget(run, "show", user) + budget(run, "log", user)
+    shown += budget(run, "log", "--format", "json") + budget(run, "show", "--format", "json")
+    shown += budget(run, "revoke", user) + budget(run, "show", f"{user}x", code=4)
+    assert sign not in shown and f"ali\\u{ord(sign):04x}ce" in shown
+    entries = parsed(budget(run, "log", "--format", "json"))
+    assert {user, team} <= {entry["user"] for entry in entries}
+
+
+def test_the_last_day_that_there_is_can_be_granted(run: Run) -> None:
+    assert "until 9999-12-31\n" in budget(
+        run, "grant", "alice", "--epsilon", "1", "--until", "9999-12-31"
+    )
+    ask(run, "alice")
+    assert "until 9999-12-31; cap" in budget(run, "log", "alice")
+    past = budget(run, "grant", "bob", "--epsilon", "1", "--until", "2020-01-01", code=2)
+    assert "until 2020-01-01 has passed" in past
+    past = budget(run, "grant", "bob", "--epsilon", "1", "--until", "2020-01-01T10:00Z", code=2)
+    assert "until 2020-01-01 10:00 UTC has passed" in past
+    assert "beyond the year 9999" in budget(
+        run, "grant", "bob", "--epsilon", "1", "--until", "9999-12-31T23:00-05:00", code=2
+    )
+
+
 def test_a_sound_ledger_is_said_to_be_sound(run: Run) -> None:
     budget(run, "grant", "alice", "--epsilon", "1")
     ask(run, "alice")

@@ -156,3 +156,10 @@ def test_importing_costs_next_to_nothing() -> None:
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("argument", ["database", "schema", "user", "ledger"])
+@pytest.mark.parametrize("value", [5, b"x", 1.5, object(), {}, [7], True])
+def test_an_argument_of_another_type_is_named(argument: str, value: Any) -> None:
+    with pytest.raises(errors.UsageError, match=f"^{argument} is .*, not "):
+        dpsql.connect(**{"database": "t.duckdb", argument: value})

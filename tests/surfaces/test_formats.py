@@ -7,12 +7,15 @@ import dataclasses
 import io
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from dpsql.errors import UsageError
 from dpsql.release import Candidate, Cost, Plan, Release
 from dpsql.surfaces.formats import lines, plan_lines
 from dpsql.surfaces.sheet import distinct, sheet
+from tests.surfaces.conftest import released
 
 Make = Callable[..., Release]
 
@@ -99,6 +102,24 @@ def test_json_is_the_whole_release(release: Make) -> None:
     assert json.loads(text(made, "json")) == made.to_dict()
     empty = release(rows=())
     assert Release.from_dict(json.loads(text(empty, "json"))) == empty
+
+
+WHOLE = released().to_dict()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {}, [], None, 5, "x", {"types": 5}, {**WHOLE, "rows": [[1]]}, {**WHOLE, "columns": []},
+        {**WHOLE, "price": {"rho": -1, "epsilon": 0, "delta": 0}}, {**WHOLE, "left": {"user": ""}},
+        {**WHOLE, "types": ["DATE", "BIGINT"]}, {**WHOLE, "types": ["DECIMAL(3,1)", "BIGINT"]},
+        {**WHOLE, "low": [["x", "y"]]}, *({k: WHOLE[k] for k in WHOLE if k != j} for j in WHOLE
+                                          if j not in ("noisy", "intervals")),
+    ],
+)  # fmt: skip
+def test_what_is_no_release_is_said_to_be_none(fields: Any) -> None:
+    with pytest.raises(UsageError, match="this is no release: "):
+        Release.from_dict(fields)
 
 
 def test_markdown_escapes_what_it_would_read(release: Make) -> None:

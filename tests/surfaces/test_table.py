@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from wcwidth import wcswidth
 
 from dpsql.surfaces.table import table
-from dpsql.surfaces.terminal import visible
+from dpsql.surfaces.terminal import visible, visible_json
 
 TEXT = st.text(max_size=30).map(visible)
+SIGNS = st.text(st.sampled_from("ab ±·ερδσ√…≈█░→"), max_size=9)
 
 
 def drawn(*arguments: object, **options: object) -> str:
@@ -31,6 +34,24 @@ def test_a_table_is_drawn_in_boxes() -> None:
 
 def test_a_table_without_box_drawing_is_ascii() -> None:
     assert drawn(("a",), [["x"]], (False,), drawn=False) == ("+---+\n| a |\n+---+\n| x |\n+---+")
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(st.tuples(SIGNS, SIGNS), max_size=4), st.none() | st.integers(20, 60))
+def test_signs_that_are_spelt_in_ascii_keep_the_columns_straight(
+    rows: list[tuple[str, str]], width: int | None
+) -> None:
+    lines = list(table(("ε", "n ±"), rows, (False, True), width=width, drawn=False))
+    assert all(line.isascii() for line in lines)
+    assert lines[0][:1] != "+" or len({len(line) for line in lines}) == 1
+
+
+def test_what_is_whole_is_never_cut() -> None:
+    row = ["2026-11-28 10:00:00", "x" * 60]
+    kept = drawn(("when", "statement"), [row], (False, False), width=40, whole=(True, False))
+    assert row[0] in kept and "…" in kept
+    records = drawn(("when", "statement"), [row], (False, False), width=25, whole=(True, False))
+    assert "─ row 1" in records and all(text in records for text in row)
 
 
 def test_wide_characters_keep_the_columns_straight() -> None:
@@ -66,7 +87,18 @@ def test_every_line_fits_the_terminal(rows: list[tuple[str, str, str]], width: i
     assert all(max(wcswidth(line), 0) <= width for line in lines)
 
 
-@pytest.mark.parametrize("text", ["\x1b[31mred", "a\nb", "\u202eabc", "\x00", "\u2028"])
+@pytest.mark.parametrize("text", [
+    "\x1b[31mred", "a\nb", "\u202eabc", "\x00", "\u2028", "a\u2066b", "a\u200bb", "a\u200db",
+    "\ufeff", "a\xadb", "a\xa0b", "a\u3164b", "\u2800", "\U000e0041", "汉\u200d", "\u200d\u200d",
+])  # fmt: skip
 def test_control_characters_are_escaped(text: str) -> None:
     shown = visible(text)
     assert shown.isprintable() and "\x1b" not in shown and "\n" not in shown
+    assert "\\" in shown and shown.replace("汉", "").isascii()
+    read = json.loads(visible_json(json.dumps(text, ensure_ascii=False)))
+    assert read == text and visible_json(shown) == shown
+
+
+@pytest.mark.parametrize("text", ["می\u200cخواهم", "क्\u200dष", "👩\u200d🔬", "é", "日本"])
+def test_joiners_that_belong_to_a_script_are_kept(text: str) -> None:
+    assert visible(text) == text
