@@ -42,22 +42,36 @@ class Runs:
         """
         if found := self.known.get(axis):
             return self, *found
-        other = Runs.of(axis)
-        starts = np.union1d(self.starts, other.starts)
-        here, there = self.at(starts), other.at(starts)
-        pairs, first, classes = np.unique(
-            here * other.size + there, return_index=True, return_inverse=True
-        )
+        starts, classes, pairs = self._pairs(axis)
         if len(pairs) == self.size:
-            found = pairs // other.size, pairs % other.size
+            pairs.sort()
+        here = np.array([own for own, _ in pairs], np.int64)
+        there = np.array([other for _, other in pairs], np.int64)
+        if len(pairs) == self.size:
             if len(self.known) < _REMEMBERED:
-                self.known[axis] = found
-            return self, *found
-        order = np.argsort(first)  # of the least code, so that a range is a slice of classes
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        pairs = pairs[order]
-        return Runs(starts, rank[classes], len(pairs)), pairs // other.size, pairs % other.size
+                self.known[axis] = here, there
+            return self, here, there
+        return Runs(np.array(starts), np.array(classes), len(pairs)), here, there
+
+    def _pairs(self, axis: Axis) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+        """The runs of both: where each begins, its class, and the classes here and there of each.
+
+        Classes are numbered by their least code, so that a range is a slice of classes. Lists, for
+        there are few runs, and numpy takes longer to begin than they take to be walked through.
+        """
+        own, others = self.starts.tolist(), axis.starts
+        here, there = self.classes.tolist(), axis.classes
+        starts = sorted({*own, *others})
+        rank: dict[tuple[int, int], int] = {}
+        classes = []
+        i = j = 0
+        for start in starts:
+            while i + 1 < len(own) and own[i + 1] <= start:
+                i += 1
+            while j + 1 < len(others) and others[j + 1] <= start:
+                j += 1
+            classes.append(rank.setdefault((here[i], there[j]), len(rank)))
+        return starts, classes, list(rank)
 
     def inside(self, axis: Axis) -> Ints:
         """The class of an axis that each class here is in, where all of its are told apart."""
