@@ -73,3 +73,8 @@ class Releases:
             return Stored.from_bytes(data)
         except ValueError:
             return None
+
+    def statement(self, seq: int) -> str:
+        """The statement that charge `seq` paid for; "" where that is not known."""
+        found = self._book.read(lambda page: page.entries(seq - 1, 1, None, None))
+        return found[0].statement if found and found[0].seq == seq else ""

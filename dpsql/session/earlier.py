@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from dpsql.accounting.ledger import Ledger
 from dpsql.accounting.stored import Stored
@@ -16,6 +17,7 @@ from dpsql.planner import Choice
 from dpsql.query.compile import Compiled
 
 REUSE = "reuse"
+QUOTED, LONGEST = 3, 60  # statements that are named, and characters of each
 NOT_KEPT = "the ledger could not keep this answer: asked again, it will cost again"
 
 
@@ -48,6 +50,17 @@ class Earlier:
 def words(releases: int) -> str:
     """From how many earlier releases, in words."""
     return "an earlier release" if releases == 1 else f"{releases} earlier releases"
+
+
+def quoted(ledger: Ledger, used: Sequence[int]) -> str:
+    """From which earlier releases, by their statements."""
+    listed = [" ".join(ledger.releases.statement(seq).split()) for seq in used[:QUOTED]]
+    texts = [text if len(text) <= LONGEST else f"{text[:LONGEST]}..." for text in listed if text]
+    more = len(used) - len(texts)
+    if not texts:
+        return words(len(used))
+    others = [words(more)] if more else []
+    return " and ".join([*(f'"{text}"' for text in texts), *others])
 
 
 def settled(

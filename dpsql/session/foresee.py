@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from dpsql.accounting.ledger import Ledger
 from dpsql.curator.quote import Noise as Drawn
 from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.noises import Alike, Noise
@@ -13,7 +14,7 @@ from dpsql.query.compile import Compiled
 from dpsql.release import Budget, Candidate, Cost
 from dpsql.session import tell
 from dpsql.session.build import Head
-from dpsql.session.earlier import REUSE, label, words
+from dpsql.session.earlier import REUSE, label, quoted
 from dpsql.session.others import READ, Reading
 from dpsql.session.wanted import Wanted
 
@@ -21,6 +22,7 @@ Foreseen = tuple[Head, tuple[Noise, ...], tuple[Candidate, ...]]
 
 
 def foreseen(
+    ledger: Ledger,
     compiled: Compiled,
     archive: Archive | None,
     plan: Wanted,
@@ -39,7 +41,7 @@ def foreseen(
     if rest is None:
         assert found is not None
         free, known = tell.nothing(terms), found.noises(workload)
-        note = f"follows from {words(len(found.used))}: nothing will be charged"
+        note = f"follows from {quoted(ledger, found.used)}: nothing will be charged"
         candidate = Candidate(REUSE, free, error(workload, known), free)
         return Head(REUSE, free, free, left, (note,)), known, (candidate, *listed)
     if read is not None:
@@ -48,15 +50,15 @@ def foreseen(
         candidate = Candidate(REUSE, price, error(workload, known), cost)
         return Head(REUSE, price, cost, left, (READ,)), known, (candidate, *listed)
     then = None if archive is None else archive.planned(workload, rest.event, found)
-    others = 0
+    others: tuple[int, ...] = ()
     noises: tuple[Noise, ...] = (Alike(rest.event),) * len(workload.blocks)
     if then is not None and then.worst < math.inf:
-        noises, others = then.noises(workload), len(then.used) - 1
+        noises, others = then.noises(workload), then.used[:-1]
     if rest is not plan.choice:
         candidate = Candidate(
-            label(rest, others), rest.price, error(workload, noises), charged(rest.noise)
+            label(rest, len(others)), rest.price, error(workload, noises), charged(rest.noise)
         )
         listed = (candidate, *listed)
     paid = next(c.charged for c in listed if c.backend.startswith(rest.backend))
-    notes = (f"combined with {words(others)}",) if others else ()
-    return Head(label(rest, others), rest.price, paid, left, notes), noises, listed
+    notes = (f"combined with {quoted(ledger, others)}",) if others else ()
+    return Head(label(rest, len(others)), rest.price, paid, left, notes), noises, listed

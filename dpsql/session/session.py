@@ -335,7 +335,7 @@ class Session:
                 self.ledger, self._earlier, archive, bound.dataset, compiled, plan, balance
             )
             head, noises, listed = foreseen(
-                compiled, archive, plan, read, terms, budget, charged, listed
+                self.ledger, compiled, archive, plan, read, terms, budget, charged, listed
             )
         short = [note for cost, r in rises if cost is head.charged for note in tell.shortage(r)]
         head = dataclasses.replace(head, notes=(*head.notes, *short))

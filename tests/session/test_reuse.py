@@ -157,7 +157,7 @@ def test_intervals_of_what_is_combined_cover_the_truth(path: Path) -> None:
         ledger.grant("alice", dataset="town", epsilon=1e6)
         with Session(path, user="alice", ledger=ledger, settings={"reuse": True}) as session:
             if truth is None:
-                sql = "SELECT COUNT(*) FROM town WHERE sex = 'male'"
+                sql = "SELECT COUNT(*) FROM town WHERE smoker"
                 truth = session.answer(sql, rho=1e4, reuse=False).rows[0][0]
             session.answer("SELECT sex, region, COUNT(*) FROM town GROUP BY sex, region", rho=0.02)
             session.answer("SELECT region, COUNT(*) FROM town GROUP BY region", rho=0.05)
@@ -192,3 +192,13 @@ def test_an_accuracy_that_is_cheaper_alone_is_bought_alone(session: Session) -> 
     assert found.price.rho <= fresh.price.rho
     assert (found.high[0][0] - found.low[0][0]) / 2 <= 5
     assert free(session.answer(sql, accuracy=5))
+
+
+def test_a_plan_names_the_statements_that_help(session: Session) -> None:
+    men = "SELECT COUNT(*) FROM town WHERE sex = 'male'"
+    for sql in ("SELECT COUNT(*) FROM town", men.replace(" WHERE", "\n  WHERE")):
+        session.answer(sql, rho=0.01)
+    plan = session.explain("SELECT COUNT(*) FROM town WHERE sex = 'female'", rho=0.001)
+    assert plan.backend == "reuse"
+    named = f'"SELECT COUNT(*) FROM town" and "{men}"'
+    assert plan.notes == (f"follows from {named}: nothing will be charged",)
