@@ -206,7 +206,8 @@ class Archive:
                 break
         return best
 
-    def _said(self, workload: Workload, chosen: tuple[int, ...]) -> Found | None:
+    def _said(self, workload: Workload, some: tuple[int, ...]) -> Found | None:
+        chosen = tuple(sorted(some))
         model = self._model(chosen)
         if model is None:
             return None

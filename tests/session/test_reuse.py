@@ -157,7 +157,7 @@ def test_intervals_of_what_is_combined_cover_the_truth(path: Path) -> None:
         ledger.grant("alice", dataset="town", epsilon=1e6)
         with Session(path, user="alice", ledger=ledger, settings={"reuse": True}) as session:
             if truth is None:
-                sql = "SELECT COUNT(*) FROM town WHERE smoker"
+                sql = "SELECT COUNT(*) FROM town WHERE sex = 'male'"
                 truth = session.answer(sql, rho=1e4, reuse=False).rows[0][0]
             session.answer("SELECT sex, region, COUNT(*) FROM town GROUP BY sex, region", rho=0.02)
             session.answer("SELECT region, COUNT(*) FROM town GROUP BY region", rho=0.05)
