@@ -8,14 +8,15 @@ import click
 
 from dpsql.errors import SourceError, UsageError
 from dpsql.surfaces.budget_options import common, dataset_of, done, ledger_of
+from dpsql.surfaces.number import NUMBER
 from dpsql.surfaces.options import database
 from dpsql.surfaces.run import Run
 
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="DB")
-@click.option("--epsilon", type=float, help="How much, in epsilon.")
-@click.option("--delta", type=float, help="[default: the largest delta of the grants, else 1e-6]")
+@click.option("--epsilon", type=NUMBER, help="How much, in epsilon.")
+@click.option("--delta", type=NUMBER, help="[default: the largest delta of the grants, else 1e-6]")
 @click.option("--auto", is_flag=True, help="Follow the largest single grant, as at first.")
 @common
 @click.pass_obj
