@@ -57,10 +57,12 @@ class Curator:
         statement: str,
         paid: Callable[[Receipt], None] | None = None,
         grant: Grant | None = None,
+        token: str = "",
     ) -> Measurement:
         """The workload's answers with noise, after its price is paid; `paid` gets the receipt.
 
-        `grant` is what the noise was chosen under; under another one Regranted is raised.
+        `grant` is what the noise was chosen under; under another one Regranted is raised. By its
+        `token` the charge is found in the log.
 
         Raises SourceError before the charge when the source cannot be read as a whole. Raises
         BudgetError when the ledger refuses: then nothing was counted. Raises SourceError or
@@ -78,6 +80,7 @@ class Curator:
             snapshot=_people_of(dataset, self._engine.snapshot()),
             people=_people(dataset),
             grant=grant,
+            token=token,
         )
         failure: BaseException
         try:

@@ -261,11 +261,11 @@ class Session:
             return build(compiled, grid, found.answered(), settings, paid)
         curator = self._curator(dataset)
         text = ask.text.sql.strip()
-        charge = Charge(self.ledger, balance, text)
+        charge = Charge(self.ledger, balance)
         failure: BaseException
         try:
             measured = curator.measure(
-                compiled.workload, rest.noise, text, charge.take, balance.grant
+                compiled.workload, rest.noise, text, charge.take, balance.grant, charge.token
             )
             self._balances[dataset.name] = measured.receipt.after
             if archive is not None and self._snapshot(dataset) != archive.name[2]:
