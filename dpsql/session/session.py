@@ -306,7 +306,7 @@ class Session:
             terms = Terms(1e-6, 0, 0)
 
         def charged(noise: Drawn) -> Cost:
-            snapshot = self._snapshot(bound.dataset)
+            snapshot = self._snapshot(bound.dataset, look=True)
             found = rise(self.ledger, self.user, bound.dataset, snapshot, workload, noise)
             return tell.price(found.charged, terms)
 
@@ -331,12 +331,13 @@ class Session:
     def _archive(self, dataset: Dataset) -> Archive:
         return self._earlier.archive(self.ledger, dataset.name, self._snapshot(dataset))
 
-    def _snapshot(self, dataset: Dataset) -> str:
-        """The state of the data now; opens nothing."""
+    def _snapshot(self, dataset: Dataset, *, look: bool = False) -> str:
+        """The state of the data now; reads no row."""
         engine = self._engines.get(dataset.name)
         if engine is not None:
             return engine.snapshot()
-        return snapshot_of(self.database, dataset, self._unit_key(dataset, make=False))
+        key = self._unit_key(dataset, make=False)
+        return snapshot_of(self.database, dataset, key, look=look)
 
     def _compile(self, ask: Ask, params: Any) -> tuple[Bound | Probe, Compiled | None]:
         values, key = literals(params)
