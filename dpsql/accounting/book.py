@@ -8,7 +8,7 @@ and write its page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -76,6 +76,18 @@ class Page(Protocol):
 
     def put_state(self, user: str, dataset: str, seq: int, state: bytes) -> None:
         """Write down the joint state of a purse after entry `seq`, in place of an older one."""
+        ...
+
+    def forgive(self) -> list[str]:
+        """From here on leave out rows that cannot be read, and name each in this list, once."""
+        ...
+
+    def paid(self) -> Iterator[tuple[object, ...]]:
+        """Who paid for which footprints: user, dataset and seq of each row, in this order."""
+        ...
+
+    def discard(self) -> None:
+        """Delete the purses and entries that were left out so far."""
         ...
 
     def forget(self) -> None:

@@ -51,8 +51,14 @@ def last_day(until: str) -> str:
     if until == _LAST:
         return day
     if time != "00:00:00.000+00:00":
-        return f"{day} {time[:5]} UTC"
+        return shown(until)
     return str(datetime.date.fromisoformat(day) - datetime.timedelta(days=1))
+
+
+def shown(moment: str) -> str:
+    """A time in words, to the minute."""
+    day, _, time = moment.partition("T")
+    return f"{day} {time[:5]} UTC"
 
 
 def _parsed(text: str) -> datetime.date:

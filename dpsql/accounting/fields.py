@@ -11,7 +11,7 @@ from typing import Any
 
 from dpsql.accounting.purse import Entry, Grant, Payment, Price, Purse
 
-TEXTS = ("group", "digest", "note", "footprint", "snapshot", "people")  # of an entry
+TEXTS = ("group", "digest", "note", "footprint", "snapshot", "people", "token")  # of an entry
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 

@@ -41,7 +41,7 @@ from dpsql.accounting.purse import (
     Rise,
 )
 from dpsql.accounting.reads import Reads
-from dpsql.accounting.refusals import Regranted, excess
+from dpsql.accounting.refusals import Regranted, excess, require_room
 from dpsql.accounting.releases import Releases
 from dpsql.accounting.shelf import book_at
 from dpsql.accounting.states import Known, States, Trial
@@ -190,17 +190,19 @@ class Ledger:
         snapshot: str = "",
         people: str = "",
         grant: Grant | None = None,
+        token: str = "",
     ) -> Receipt:
         """Take what `event` costs from all purses that pay, for good when this returns.
 
         With the `footprint` of the release on a `snapshot` of the data, that is the rise of the
-        largest loss of a person; without one it is the event's price, as if it concerned
-        everybody. `people` says whose losses these are: under which neighbouring relation, and of
-        which unit; losses of different people are never added. `grant` is the one that the event
-        was chosen under. Raises NoGrant, BudgetExceeded, UsageError for other people than those of
-        the dataset's earlier charges, or Regranted where another grant is in force now, and then
-        nothing is charged. After another LedgerError or an interrupt the charge may stand
-        (`balance` tells), and nothing may be released.
+        largest loss of a person; without one it is the event's price, as if it concerned everybody.
+        `people` says whose losses these are: under which neighbouring relation, and of which unit;
+        losses of different people are never added. `grant` is the one that the event was chosen
+        under; by a random `token` the charge is told from all others. Raises NoGrant,
+        BudgetExceeded, UsageError for other people than those of the dataset's earlier charges, or
+        Regranted where another grant is in force now, and then nothing is charged. After another
+        LedgerError or an interrupt the charge may stand (`balance` tells), and nothing may be
+        released.
         """
         check_names(user, dataset)
         price = Price.of(event)
@@ -210,13 +212,15 @@ class Ledger:
 
         def change(page: Page) -> tuple[Receipt, list[tuple[Purse, Known]]]:
             at, seq = _now(), page.last() + 1
-            paying = payers.payers(page, user, dataset, _latest(page, at))
+            paying = payers.payers(page, user, dataset, at)
             if grant is not None and paying[0].grant != grant:
                 raise Regranted(f"{user} has another grant on {dataset}; nothing was charged")
             first_of = payers.newly_about(paying[-1].purse, people)
             steps = self._steps(page, paying, price, footprint, snapshot, seq)
             for payer, step in zip(paying, steps, strict=True):
-                if not holds(payer.grant, step.after):
+                if payer.grant is None:
+                    require_room(step.after)
+                elif not holds(payer.grant, step.after):
                     raise BudgetExceeded(excess(payer.grant, payer.purse.spent, price, step.after))
             after, known, payments = [], [], []
             for payer, step in zip(paying, steps, strict=True):
@@ -246,6 +250,7 @@ class Ledger:
                     footprint=told,
                     snapshot=snapshot if told else "",
                     people=first_of,
+                    token=token,
                 )
             )
             return Receipt(_rise(price, paying, after, steps), seq), known
@@ -274,7 +279,7 @@ class Ledger:
 
         def question(page: Page) -> Rise:
             seq = page.last() + 1
-            paying = payers.payers(page, user, dataset, _latest(page))
+            paying = payers.payers(page, user, dataset, _now())
             payers.newly_about(paying[-1].purse, people)
             steps = self._steps(page, paying, price, footprint, snapshot, seq)
             after = [payer.at(step.after) for payer, step in zip(paying, steps, strict=True)]
@@ -313,7 +318,7 @@ class Ledger:
         check_names(user, dataset)
 
         def question(page: Page) -> Balance:
-            return payers.balance(payers.payers(page, user, dataset, _latest(page)))
+            return payers.balance(payers.payers(page, user, dataset, _now()))
 
         return self._until_ended(lambda: self._book.read(question))
 
@@ -375,9 +380,9 @@ class Ledger:
         return [json.dumps(dataclasses.asdict(item)) for item in kept]
 
 
-def _latest(page: Page, at: str = "") -> str:
+def _latest(page: Page) -> str:
     """The latest time known: the clock's, or the latest that the ledger has seen."""
-    return max(at or _now(), page.seen())
+    return max(_now(), page.seen())
 
 
 def _rise(

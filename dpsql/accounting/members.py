@@ -1,6 +1,7 @@
 """Groups: purses that several users share. A group is a purse with members.
 
-What a member asks is paid by the group's purse, and by the member's own as well, if it has a grant.
+What a member asks is paid by the group's purse, and by the member's own as well, which bounds it if
+it has a grant. So what was asked within a group counts when the member is granted something later.
 Membership stands in the member's purse. What was asked before joining is not charged to the group.
 """
 

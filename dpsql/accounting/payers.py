@@ -1,8 +1,9 @@
 """Who pays: every purse that a user's questions are charged to, all of them or none.
 
-They are the user's own, if it has a grant; those of the groups that the user is in, and of the
-groups that these are in; and the one of everybody, which holds the cap of the dataset. Each purse
-is a promise about what its holders learn together, so each must be able to pay.
+They are the user's own; those of the groups that the user is in, and of the groups that these are
+in; and the one of everybody, which holds the cap of the dataset. Each purse is a promise about what
+its holders learn together, so each must be able to pay. The user's own purse pays without a grant,
+too: it promises nothing then, and remembers what the user learnt for the day that it has one.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from dataclasses import dataclass
 
 from dpsql.accounting.book import Page
 from dpsql.accounting.caps import cap_of
-from dpsql.accounting.clock import last_day
+from dpsql.accounting.clock import last_day, shown
 from dpsql.accounting.purse import EVERYBODY, Balance, Grant, Price, Purse
 from dpsql.errors import LedgerError, NoGrant, UsageError
 
 
 @dataclass(frozen=True, slots=True)
 class Payer:
-    """A purse and its grant in force."""
+    """A purse and its grant in force; a user's own may have none."""
 
     purse: Purse
-    grant: Grant
+    grant: Grant | None
 
     def at(self, spent: Price) -> Payer:
         """The same, when it has spent so much."""
@@ -39,15 +40,17 @@ class Ended(NoGrant):
         self.grant, self.at = grant, at
 
 
-def payers(page: Page, user: str, dataset: str, now: str) -> list[Payer]:
-    """Who pays for what `user` asks of `dataset`, the user's own purse first and the cap last.
+def payers(page: Page, user: str, dataset: str, clock: str) -> list[Payer]:
+    """Who pays for what `user` asks of `dataset`, the cap last.
 
-    Raises NoGrant without any grant, and for a group that has none in force.
+    The user's own purse is first, or, without a grant, the last but one. Raises NoGrant without any
+    grant, and for a group that has none in force by the clock or the latest time that is known.
     """
-    found: list[Payer] = []
+    now = max(clock, page.seen())
+    found: list[tuple[Purse, Grant]] = []
     own = page.purse(user, dataset)
     if own is not None and own.grant is not None:
-        found.append(Payer(own, own.grant))
+        found.append((own, own.grant))
     for group in _groups(page, own):
         if group.grant is None:
             raise NoGrant(
@@ -55,26 +58,22 @@ def payers(page: Page, user: str, dataset: str, now: str) -> list[Payer]:
                 f" ({_command('grant', group.user, dataset)} --epsilon E) or takes {user} out"
                 f" ({_command('group', group.user, dataset)} --remove {shlex.quote(user)})"
             )
-        found.append(Payer(group, group.grant))
+        found.append((group, group.grant))
     if not found:
         raise absent(user, dataset)
-    for payer in found:
-        if payer.grant.ended(now):
-            raise Ended(
-                payer.grant,
-                now,
-                f"the grant of {payer.grant.user} on {dataset} ended: it was until"
-                f" {last_day(payer.grant.until)}; the owner gives another:"
-                f" {_command('grant', payer.grant.user, dataset)} --epsilon E",
-            )
+    for _, grant in found:
+        if grant.ended(now):
+            raise Ended(grant, now, _ended(grant, now, clock))
     cap = cap_of(page, dataset)
     if cap.grant is None:
         raise LedgerError(
             f"the ledger has grants on {dataset} and no cap, so it was changed by something else"
             " than dpsql; nothing is answered from it"
         )
-    found.append(Payer(cap, cap.grant))
-    return found
+    paying = [Payer(purse, grant) for purse, grant in found]
+    if own is not None and own.grant is None:
+        paying.append(Payer(own, None))
+    return [*paying, Payer(cap, cap.grant)]
 
 
 def newly_about(everybody: Purse, people: str) -> str:
@@ -89,6 +88,22 @@ def newly_about(everybody: Purse, people: str) -> str:
             " charged"
         )
     return ""
+
+
+def _ended(grant: Grant, now: str, clock: str) -> str:
+    """Why an ended grant pays nothing; whether a clock was, or is, wrong is the owner's to say."""
+    words = (
+        f"the grant of {grant.user} on {grant.dataset} ended: it was until"
+        f" {last_day(grant.until)}; the owner gives another:"
+        f" {_command('grant', grant.user, grant.dataset)} --epsilon E"
+    )
+    if grant.ended(clock):
+        return words
+    return (
+        f"{words} (the latest time that the ledger has seen is {shown(now)}, this clock says"
+        f" {shown(clock)}; if the clock was wrong then, the owner has time begin anew:"
+        " dpsql budget verify DB --accept REASON)"
+    )
 
 
 def absent(user: str, dataset: str) -> NoGrant:
@@ -129,9 +144,8 @@ def paying(page: Page, user: str, now: str) -> list[Balance]:
 
 def balance(found: Sequence[Payer]) -> Balance:
     """What the first payer holds, beside what the others do."""
-    first, *rest = found
-    others = tuple(Balance.of(payer.grant, payer.purse.spent) for payer in rest)
-    return Balance.of(first.grant, first.purse.spent, others)
+    first, *others = [Balance.of(p.grant, p.purse.spent) for p in found if p.grant is not None]
+    return dataclasses.replace(first, others=tuple(others))
 
 
 def called(grant: Grant) -> str:

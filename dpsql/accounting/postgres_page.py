@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 from psycopg import Connection
 from psycopg.rows import TupleRow
@@ -20,9 +20,9 @@ from dpsql.accounting.rows import (
     purse_of_row,
     purse_row,
 )
+from dpsql.accounting.unread import Unread
 from dpsql.errors import LedgerError
 
-T = TypeVar("T")
 Link: TypeAlias = "Connection[TupleRow]"
 
 SCHEMA = """
@@ -114,13 +114,14 @@ class PostgresPage:
 
     def __init__(self, connection: Link, name: str) -> None:
         self._connection, self._name = connection, name
+        self._unread = Unread(damaged(name))
 
     def purse(self, user: str, dataset: str) -> Purse | None:
         rows = self._rows(f'{PURSES} WHERE "user" = %s AND dataset = %s', (user, dataset))
-        return self._read(purse_of_row, rows[0]) if rows else None
+        return next(iter(self._unread.purses_of(purse_of_row, rows)), None)
 
     def purses(self) -> Sequence[Purse]:
-        return [self._read(purse_of_row, row) for row in self._rows(f"{PURSES} ORDER BY 1, 2", ())]
+        return self._unread.purses_of(purse_of_row, self._rows(f"{PURSES} ORDER BY 1, 2", ()))
 
     def entries(
         self, after: int, most: int, user: str | None, dataset: str | None
@@ -134,7 +135,12 @@ class PostgresPage:
             sql += " AND dataset = %s"
             values.append(dataset)
         rows = self._rows(f"{sql} ORDER BY seq LIMIT %s", (*values, most))
-        return [self._read(_entry, row) for row in rows]
+        found = self._unread.entries_of(_entry, rows)
+        while rows and not found:  # all were left out
+            values[0] = rows[-1][0]
+            rows = self._rows(f"{sql} ORDER BY seq LIMIT %s", (*values, most))
+            found = self._unread.entries_of(_entry, rows)
+        return found
 
     def last(self) -> int:
         newest: int = self._rows("SELECT coalesce(max(seq), 0) FROM dpsql_entry", ())[0][0]
@@ -144,7 +150,7 @@ class PostgresPage:
         rows = self._rows(
             "SELECT seq, seen, state, mac FROM dpsql_entry ORDER BY seq DESC LIMIT 1", ()
         )
-        return self._read(lambda row: Tip(*row), rows[0]) if rows else None
+        return self._unread.one(lambda row: Tip(*row), rows[0]) if rows else None
 
     def footprints(self, user: str, dataset: str, after: int) -> Sequence[Entry]:
         columns = ", ".join(f'e."{name}"' for name in ENTRY)
@@ -153,7 +159,7 @@ class PostgresPage:
             ' WHERE p."user" = %s AND p.dataset = %s AND p.seq > %s ORDER BY p.seq',
             (user, dataset, after),
         )
-        return [self._read(_entry, row) for row in rows]
+        return self._unread.entries_of(_entry, rows)
 
     def state(self, user: str, dataset: str) -> bytes | None:
         rows = self._rows(
@@ -163,6 +169,21 @@ class PostgresPage:
 
     def put_state(self, user: str, dataset: str, seq: int, state: bytes) -> None:
         self._connection.execute(PUT_STATE, (user, dataset, seq, state))
+
+    def forgive(self) -> list[str]:
+        self._unread.forgiving = True
+        return self._unread.names
+
+    def paid(self) -> Iterator[tuple[object, ...]]:
+        yield from self._rows('SELECT "user", dataset, seq FROM dpsql_paid ORDER BY 1, 2, 3', ())
+
+    def discard(self) -> None:
+        for name in self._unread.purses:
+            self._connection.execute(
+                'DELETE FROM dpsql_purse WHERE "user" = %s AND dataset = %s', name
+            )
+        for seq in self._unread.entries:
+            self._connection.execute("DELETE FROM dpsql_entry WHERE seq = %s", (seq,))
 
     def forget(self) -> None:
         for name in ("dpsql_paid", "dpsql_state"):
@@ -216,12 +237,6 @@ class PostgresPage:
 
     def _rows(self, sql: str, values: tuple[object, ...]) -> list[Any]:
         return self._connection.execute(sql, values).fetchall()
-
-    def _read(self, reader: Callable[[Any], T], row: Any) -> T:
-        try:
-            return reader(row)
-        except (KeyError, TypeError, ValueError):
-            raise damaged(self._name) from None
 
 
 def _entry(row: Any) -> Entry:

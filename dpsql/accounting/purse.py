@@ -317,7 +317,8 @@ class Entry:
     `state` a keyed sum over all purses, `mac` the link of the chain: see `seal`.
 
     `footprint` (its `text`) and the `snapshot` that it is about belong to a charge that
-    has one, and `people` to the first of a dataset: who is protected, and from what.
+    has one, and `people` to the first of a dataset: who is protected, and from what. By a random
+    `token` whoever charged finds the entry, whatever became of the receipt.
     """
 
     seq: int
@@ -337,6 +338,7 @@ class Entry:
     footprint: str = ""
     snapshot: str = ""
     people: str = ""
+    token: str = ""
     stand: tuple[Purse, ...] = ()
     digest: str = ""
     note: str = ""
@@ -346,7 +348,7 @@ class Entry:
 
     def __post_init__(self) -> None:
         check_texts(self.at, self.user, self.dataset, self.statement, self.group)
-        check_texts(self.footprint, self.snapshot, self.people)
+        check_texts(self.footprint, self.snapshot, self.people, self.token)
         check_texts(self.digest, self.note, self.seen, self.state, self.mac)
         if not (whole(self.seq) and self.kind in KINDS):
             raise ValueError(f"not an entry: {self.seq!r}, {self.kind!r}")

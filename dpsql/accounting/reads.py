@@ -18,7 +18,7 @@ from dpsql.accounting.clock import now
 from dpsql.accounting.filter import holds
 from dpsql.accounting.footprint import Footprint
 from dpsql.accounting.purse import Entry, Grant, Payment, Price, Purse, Receipt, Rise
-from dpsql.accounting.refusals import Regranted, excess
+from dpsql.accounting.refusals import Regranted, excess, require_room
 from dpsql.accounting.states import Known, States, Trial
 from dpsql.errors import BudgetExceeded, LedgerError
 
@@ -39,12 +39,19 @@ class Reads:
         return self._book.read(lambda page: self._step(page, user, dataset, seq).rise)
 
     def charge(
-        self, user: str, dataset: str, seq: int, *, statement: str, grant: Grant | None = None
+        self,
+        user: str,
+        dataset: str,
+        seq: int,
+        *,
+        statement: str,
+        grant: Grant | None = None,
+        token: str = "",
     ) -> Receipt:
         """Take what reading the release of entry `seq` costs; it may be read when this returns.
 
         Raises NoGrant, BudgetExceeded, LedgerError, or Regranted where another grant than `grant`
-        is in force; then nothing is charged.
+        is in force; then nothing is charged. A random `token` tells the charge from all others.
         """
         text = statement.encode("utf-8", "backslashreplace").decode()
         known: list[tuple[Purse, Known]] = []
@@ -58,7 +65,9 @@ class Reads:
             payments = []
             for payer, after, trial in step.due:
                 before = payer.purse
-                if not holds(payer.grant, after):
+                if payer.grant is None:
+                    require_room(after)
+                elif not holds(payer.grant, after):
                     raise BudgetExceeded(excess(payer.grant, before.spent, price, after))
                 joint, exact = before.joint, None
                 if trial is not None:
@@ -75,7 +84,7 @@ class Reads:
                         payments[0].before, payments[0].after, statement=text,
                         event=source.event, price=price, payments=tuple(payments),
                         footprint=source.footprint, snapshot=source.snapshot,
-                        note=f"reads entry {seq}",
+                        token=token, note=f"reads entry {seq}",
                     )
                 )  # fmt: skip
             return Receipt(step.rise, number if payments else seq)
@@ -91,7 +100,7 @@ class Reads:
         source = at(page, seq)
         if source is None or source.price is None or source.dataset != dataset:
             raise LedgerError(f"entry {seq} is no release of {dataset}")
-        paying = payers.payers(page, user, dataset, max(now(), page.seen()))
+        paying = payers.payers(page, user, dataset, now())
         paid = {payment.purse for payment in source.payments}
         number, price = page.last() + 1, source.price
         due: list[tuple[payers.Payer, Price, Trial | None]] = []

@@ -5,11 +5,20 @@ from __future__ import annotations
 from dpsql.accounting.convert import epsilon_of
 from dpsql.accounting.payers import called, remedy
 from dpsql.accounting.purse import EVERYBODY, LIMIT, Balance, Grant, Price, difference, ones
-from dpsql.errors import LedgerError
+from dpsql.errors import BudgetExceeded, LedgerError
 
 
 class Regranted(LedgerError):
     """The terms that a charge was chosen under are not in force any more: choose again."""
+
+
+def require_room(after: Price) -> None:
+    """Raises BudgetExceeded where a purse without a grant would come to more than one can hold."""
+    if not after.rho <= LIMIT:
+        raise BudgetExceeded(
+            f"what the user spent would come to ρ={ones(after.rho)}, more than a purse can hold;"
+            " nothing was charged"
+        )
 
 
 def excess(grant: Grant, spent: Price, price: Price, after: Price) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dpsql.accounting.book import Name, Page, Tip
 from dpsql.accounting.purse import Entry, Purse
@@ -57,6 +57,15 @@ class Scribe:
 
     def put_state(self, user: str, dataset: str, seq: int, state: bytes) -> None:
         self._page.put_state(user, dataset, seq, state)
+
+    def forgive(self) -> list[str]:
+        return self._page.forgive()
+
+    def paid(self) -> Iterator[tuple[object, ...]]:
+        return self._page.paid()
+
+    def discard(self) -> None:
+        self._page.discard()
 
     def forget(self) -> None:
         self._page.forget()

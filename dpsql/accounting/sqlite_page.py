@@ -7,8 +7,8 @@ pico are INTEGER. The tables of a format never change their meaning.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from dpsql.accounting.book import Name, Tip
 from dpsql.accounting.fields import traces
@@ -22,9 +22,8 @@ from dpsql.accounting.rows import (
     purse_of_row,
     purse_row,
 )
+from dpsql.accounting.unread import Unread
 from dpsql.errors import LedgerError
-
-T = TypeVar("T")
 
 SCHEMA = """
 CREATE TABLE meta (
@@ -103,20 +102,29 @@ def stamp(connection: sqlite3.Connection) -> tuple[object, str]:
     return (rows[0][0], str(rows[0][1])) if len(rows) == 1 else (None, "")
 
 
+def _text(content: bytes) -> str | bytes:
+    """A text; what is none is left as it is, which no row has where a text belongs."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content
+
+
 class SqlitePage:
     """A Page within an open transaction of `connection`."""
 
     def __init__(self, connection: sqlite3.Connection, name: str) -> None:
         self._connection = connection
         self._name = name
+        self._unread = Unread(damaged(name))
         self.appended = 0
 
     def purse(self, user: str, dataset: str) -> Purse | None:
         rows = self._rows(f"{PURSES} WHERE user = ? AND dataset = ?", (user, dataset))
-        return self._read(purse_of_row, rows[0]) if rows else None
+        return next(iter(self._unread.purses_of(purse_of_row, rows)), None)
 
     def purses(self) -> Sequence[Purse]:
-        return [self._read(purse_of_row, row) for row in self._rows(f"{PURSES} ORDER BY 1, 2", ())]
+        return self._unread.purses_of(purse_of_row, self._rows(f"{PURSES} ORDER BY 1, 2", ()))
 
     def entries(
         self, after: int, most: int, user: str | None, dataset: str | None
@@ -130,7 +138,11 @@ class SqlitePage:
             sql += " AND dataset = ?"
             values.append(dataset)
         rows = self._rows(f"{sql} ORDER BY seq LIMIT ?", (*values, most))
-        found = [self._read(entry_of_row, row) for row in rows]
+        found = self._unread.entries_of(entry_of_row, rows)
+        while rows and not found and rows[-1][0] > values[0]:  # all were left out
+            values[0] = rows[-1][0]
+            rows = self._rows(f"{sql} ORDER BY seq LIMIT ?", (*values, most))
+            found = self._unread.entries_of(entry_of_row, rows)
         for entry in found:  # in a damaged tree the order may lie, and a reader go in circles
             if not entry.seq > after:
                 raise damaged(self._name)
@@ -143,7 +155,7 @@ class SqlitePage:
 
     def tip(self) -> Tip | None:
         rows = self._rows("SELECT seq, seen, state, mac FROM entry ORDER BY seq DESC LIMIT 1", ())
-        return self._read(lambda row: Tip(*row), rows[0]) if rows else None
+        return self._unread.one(lambda row: Tip(*row), rows[0]) if rows else None
 
     def footprints(self, user: str, dataset: str, after: int) -> Sequence[Entry]:
         columns = ", ".join(f"entry.{name}" for name in ENTRY)
@@ -152,7 +164,7 @@ class SqlitePage:
             " WHERE paid.user = ? AND paid.dataset = ? AND paid.seq > ? ORDER BY paid.seq",
             (user, dataset, after),
         )
-        return [self._read(entry_of_row, row) for row in rows]
+        return self._unread.entries_of(entry_of_row, rows)
 
     def state(self, user: str, dataset: str) -> bytes | None:
         rows = self._rows("SELECT joint FROM state WHERE user = ? AND dataset = ?", (user, dataset))
@@ -160,6 +172,23 @@ class SqlitePage:
 
     def put_state(self, user: str, dataset: str, seq: int, state: bytes) -> None:
         self._insert("INSERT OR REPLACE INTO state", (user, dataset, seq, state))
+
+    def forgive(self) -> list[str]:
+        self._unread.forgiving = True
+        self._connection.text_factory = _text
+        return self._unread.names
+
+    def paid(self) -> Iterator[tuple[object, ...]]:
+        yield from self._connection.execute("SELECT user, dataset, seq FROM paid ORDER BY 1, 2, 3")
+
+    def discard(self) -> None:
+        same = " AND ".join(f"({name} IS ? OR {name} IS CAST(? AS TEXT))" for name in PURSE[:2])
+        for user, dataset in self._unread.purses:
+            self._connection.execute(
+                f"DELETE FROM purse WHERE {same}", (user, user, dataset, dataset)
+            )
+        for seq in self._unread.entries:
+            self._connection.execute("DELETE FROM entry WHERE seq = ?", (seq,))
 
     def forget(self) -> None:
         for name in ("paid", "state"):
@@ -210,9 +239,3 @@ class SqlitePage:
 
     def _rows(self, sql: str, values: tuple[object, ...]) -> list[Any]:
         return self._connection.execute(sql, values).fetchall()
-
-    def _read(self, reader: Callable[[Any], T], row: Any) -> T:
-        try:
-            return reader(row)
-        except (KeyError, TypeError, ValueError):
-            raise damaged(self._name) from None

@@ -57,10 +57,12 @@ class Curator:
         statement: str,
         paid: Callable[[Receipt], None] | None = None,
         grant: Grant | None = None,
+        token: str = "",
     ) -> Measurement:
         """The workload's answers with noise, after its price is paid; `paid` gets the receipt.
 
-        `grant` is what the noise was chosen under; under another one Regranted is raised.
+        `grant` is what the noise was chosen under; under another one Regranted is raised. By its
+        `token` the charge is found in the log.
 
         Raises SourceError before the charge when the source cannot be read as a whole. Raises
         BudgetError when the ledger refuses: then nothing was counted. Raises SourceError or
@@ -69,21 +71,23 @@ class Curator:
         self._engine.ready()  # a source that is gone, was changed or cannot be read costs nothing
         dataset = self._engine.dataset
         event = quote(workload, dataset, noise)
+        snapshot = self._engine.snapshot()
         receipt = self._ledger.charge(
             self._user,
             dataset.name,
             event,
             statement=statement,
             footprint=footprint(workload, dataset, noise),
-            snapshot=_people_of(dataset, self._engine.snapshot()),
+            snapshot=_people_of(dataset, snapshot),
             people=_people(dataset),
             grant=grant,
+            token=token,
         )
         failure: BaseException
         try:
             if paid is not None:
                 paid(receipt)
-            return Measurement(tuple(self._noisy(workload, noise)), event, receipt)
+            return Measurement(tuple(self._noisy(workload, noise, snapshot)), event, receipt)
         except (SourceError, InternalError) as error:
             failure = type(error)(str(error))
         except Exception:
@@ -97,8 +101,10 @@ class Curator:
 
     # -- behind the wall -----------------------------------------------------------------------
 
-    def _noisy(self, workload: Workload, noise: Noise) -> Sequence[NDArray[np.int64]]:
-        cells = unseal(self._cells(workload.domain.names))
+    def _noisy(
+        self, workload: Workload, noise: Noise, snapshot: str
+    ) -> Sequence[NDArray[np.int64]]:
+        cells = unseal(self._cells(workload.domain.names, snapshot))
         true = workload.matvec(cells.codes, cells.counts)
         size = sum(block.size for block in true)
         match noise:
@@ -114,10 +120,10 @@ class Curator:
             start = stop
         return noisy
 
-    def _cells(self, columns: tuple[str, ...]) -> Sealed[Cells]:
-        """The counts of a column set: kept, summed down from a kept superset, or read."""
+    def _cells(self, columns: tuple[str, ...], snapshot: str) -> Sealed[Cells]:
+        """The counts of a column set on a snapshot: kept, summed from a superset, or read."""
         with self._lock:
-            snapshot = self._engine.snapshot()
+            self._require(snapshot)
             if snapshot != self._snapshot:
                 self._counts.clear()
                 self._bytes, self._snapshot = 0, snapshot
@@ -130,8 +136,16 @@ class Curator:
                 found = project(self._counts[min(wider, key=len)], columns)
             else:
                 found = self._engine.counts(columns)
+                self._require(snapshot)
             self._keep(columns, found)
             return found
+
+    def _require(self, snapshot: str) -> None:
+        """Raise SourceError unless the data are those that were paid for."""
+        if self._engine.snapshot() != snapshot:
+            raise SourceError(
+                "the file was touched while it was asked, so nothing is released: ask again"
+            )
 
     def _keep(self, columns: tuple[str, ...], cells: Sealed[Cells]) -> None:
         self._counts[columns] = cells

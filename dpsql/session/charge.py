@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from dpsql.accounting.ledger import Balance, Ledger, Price, Receipt
 from dpsql.errors import BudgetError, Error, InternalError, LedgerError
 from dpsql.planner import Terms
@@ -15,10 +17,13 @@ _UNKNOWN = (
 
 
 class Charge:
-    """The charge of one call: nothing until its receipt comes, whatever other calls pay."""
+    """The charge of one call: nothing until its receipt comes, whatever other calls pay.
 
-    def __init__(self, ledger: Ledger, before: Balance, statement: str) -> None:
-        self._ledger, self._before, self._statement = ledger, before, statement
+    Its `token` is random, and stands in the entry of this charge and in no other.
+    """
+
+    def __init__(self, ledger: Ledger, before: Balance) -> None:
+        self._ledger, self._before, self.token = ledger, before, os.urandom(12).hex()
         self._terms = Terms.of(before.grant)
         self._price: Price | None = None
 
@@ -61,12 +66,12 @@ class Charge:
         grant = self._before.grant
         try:
             after = self._ledger.balance(grant.user, grant.dataset)
-            if tell.difference(self._before, after) is None:
+            if after.spent == self._before.spent:
                 return ""
             for entry in self._ledger.log(grant.user, grant.dataset):
-                later = entry.before.rho >= self._before.spent_rho
-                if later and entry.price is not None and entry.statement == self._statement:
+                if entry.token == self.token:
                     self._price = entry.charged
+                    break
         except BudgetError:
             return _UNKNOWN
         return ""

@@ -80,7 +80,9 @@ def taken(
     """Charge for a reading; its receipt, what it says, and how it was paid."""
     grant, terms = balance.grant, Terms.of(balance.grant)
     user, dataset, _ = archive.name
-    receipt = ledger.reads.charge(user, dataset, read.seq, statement=text, grant=grant)
+    receipt = ledger.reads.charge(
+        user, dataset, read.seq, statement=text, grant=grant, token=charge.token
+    )
     charge.take(receipt)
     answered, notes = read.found.answered(), [READ]
     stored = read.others.stored(read.seq)

@@ -263,7 +263,7 @@ class Session:
             return build(compiled, grid, found.answered(), settings, paid)
         curator = self._curator(dataset)
         text = ask.text.sql.strip()
-        charge = Charge(self.ledger, balance, text)
+        charge = Charge(self.ledger, balance)
         read = reading(self.ledger, self._earlier, archive, dataset, compiled, plan, balance)
         failure: BaseException
         try:
@@ -272,7 +272,7 @@ class Session:
                 self._balances[dataset.name] = receipt.after
                 return build(compiled, grid, said, settings, paid)
             measured = curator.measure(
-                compiled.workload, rest.noise, text, charge.take, balance.grant
+                compiled.workload, rest.noise, text, charge.take, balance.grant, charge.token
             )
             self._balances[dataset.name] = measured.receipt.after
             if archive is not None and self._snapshot(dataset) != archive.name[2]:
@@ -313,7 +313,7 @@ class Session:
             terms = Terms(1e-6, 0, 0)
 
         def charged(noise: Drawn) -> Cost:
-            snapshot = self._snapshot(bound.dataset)
+            snapshot = self._snapshot(bound.dataset, look=True)
             found = rise(self.ledger, self.user, bound.dataset, snapshot, workload, noise)
             rises.append((tell.price(found.charged, terms), found))
             return rises[-1][0]
@@ -347,12 +347,13 @@ class Session:
     def _archive(self, dataset: Dataset) -> Archive:
         return self._earlier.archive(self.ledger, dataset.name, self._snapshot(dataset))
 
-    def _snapshot(self, dataset: Dataset) -> str:
-        """The state of the data now; opens nothing."""
+    def _snapshot(self, dataset: Dataset, *, look: bool = False) -> str:
+        """The state of the data now; reads no row."""
         engine = self._engines.get(dataset.name)
         if engine is not None:
             return engine.snapshot()
-        return snapshot_of(self.database, dataset, self._unit_key(dataset, make=False))
+        key = self._unit_key(dataset, make=False)
+        return snapshot_of(self.database, dataset, key, look=look)
 
     def _compile(self, ask: Ask, params: Any) -> tuple[Bound | Probe, Compiled | None]:
         values, key = literals(params)

@@ -12,6 +12,7 @@ from dpsql.errors import NoGrant, SourceError
 from dpsql.surfaces.budget_options import common, dataset_of, done, ledger_of, named
 from dpsql.surfaces.budget_shared import cap, group
 from dpsql.surfaces.budget_verify import verify
+from dpsql.surfaces.number import NUMBER
 from dpsql.surfaces.options import database
 from dpsql.surfaces.run import Run
 
@@ -38,9 +39,9 @@ def budget() -> None:
 
 @budget.command()
 @click.argument("words", nargs=-1, metavar="DB USER")
-@click.option("--epsilon", type=float, required=True, help="How much, in epsilon.")
+@click.option("--epsilon", type=NUMBER, required=True, help="How much, in epsilon.")
 @click.option(
-    "--delta", type=float, default=1e-6, show_default=True, help="0 makes a pure grant (Laplace)."
+    "--delta", type=NUMBER, default=1e-6, show_default=True, help="0 makes a pure grant (Laplace)."
 )
 @click.option(
     "--until",
@@ -49,7 +50,7 @@ def budget() -> None:
 )
 @click.option(
     "--cap",
-    type=float,
+    type=NUMBER,
     metavar="EPSILON",
     help="What all users of the dataset together may spend, at the same delta."
     " [default: the largest single grant]",

@@ -8,14 +8,15 @@ import click
 
 from dpsql.errors import SourceError, UsageError
 from dpsql.surfaces.budget_options import common, dataset_of, done, ledger_of
+from dpsql.surfaces.number import NUMBER
 from dpsql.surfaces.options import database
 from dpsql.surfaces.run import Run
 
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="DB")
-@click.option("--epsilon", type=float, help="How much, in epsilon.")
-@click.option("--delta", type=float, help="[default: the largest delta of the grants, else 1e-6]")
+@click.option("--epsilon", type=NUMBER, help="How much, in epsilon.")
+@click.option("--delta", type=NUMBER, help="[default: the largest delta of the grants, else 1e-6]")
 @click.option("--auto", is_flag=True, help="Follow the largest single grant, as at first.")
 @common
 @click.pass_obj
@@ -89,8 +90,9 @@ def group(
     """Let users share the purse GROUP: add members, take some out, or show them.
 
     A group is a purse with members; it gets its budget like a user, with `dpsql budget grant`.
-    What a member asks is paid by the group's purse, and by the member's own grant as well, if
-    there is one: all of them, or none. What a member asked before joining does not count.
+    What a member asks is paid by the group's purse, and by the member's own as well: all of
+    them, or none. Without a grant of its own the member's purse refuses nothing and remembers
+    what was spent. What a member asked before joining does not count for the group.
 
     \b
     dpsql budget group adult.duckdb team bob carol

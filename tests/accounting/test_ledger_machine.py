@@ -97,11 +97,11 @@ class Model:
             cap.holds = ("rho", max(sizes))
 
     def payers(self, user: str) -> list[str]:
-        """Whose purses pay for what a user asks, all of them; a group without a grant is None's."""
+        """Whose purses pay for what a user asks; the user is first, who may have no grant."""
         found = [user]
         for name in found:
             found += [group for group in self.purses[name].groups if group not in found]
-        return [name for name in found if name != user or self.purses[name].holds]
+        return found
 
 
 class Memory(stateful.RuleBasedStateMachine):
@@ -226,7 +226,9 @@ class Memory(stateful.RuleBasedStateMachine):
         if when != "all":
             terms = {"footprint": about(event, "sex", code), "snapshot": when}
         error: type[Exception] | None = None
-        if not paying or not all(purse.holds for purse in paying):
+        own, groups = paying[0], paying[1:]
+        paying = [purse for purse in paying if purse.holds]
+        if not paying or not all(purse.holds for purse in groups):
             error = NoGrant
         elif any(purse.end <= self.latest for purse in paying):
             error = NoGrant
@@ -242,7 +244,7 @@ class Memory(stateful.RuleBasedStateMachine):
         asked = self.ledger.rise(user, dataset, event, **terms)
         receipt = self.ledger.charge(user, dataset, event, statement="SELECT 1", **terms)
         assert receipt.rise == asked and receipt.charged.rho <= receipt.price.rho
-        for purse in (*paying, model.purses[""]):
+        for purse in (own, *groups, model.purses[""]):
             purse.pay(event, *where)
         self.wrote()
 

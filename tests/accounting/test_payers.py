@@ -92,6 +92,33 @@ def test_who_leaves_a_group_does_not_pay_from_it(ledger: Ledger) -> None:
     assert spent(ledger, "team") == CHEAP.rho
 
 
+def test_what_a_member_asked_counts_when_they_are_granted_something_of_their_own(
+    ledger: Ledger,
+) -> None:
+    ledger.grant("team", dataset="adult", epsilon=1)
+    ledger.join("bob", "team", dataset="adult")
+    pay(ledger, "bob", rho(rho_of(0.5, 1e-6)))
+    ledger.leave("bob", "team", dataset="adult")
+    ledger.cap("adult", epsilon=9)
+    ledger.grant("bob", dataset="adult", epsilon=0.5)
+    assert spent(ledger, "bob") == rho_of(0.5, 1e-6)
+    with pytest.raises(BudgetExceeded, match="bob on adult has"):
+        pay(ledger, "bob")
+    ledger.revoke("bob", dataset="adult")
+    ledger.join("bob", "team", dataset="adult")
+    pay(ledger, "bob")
+    ledger.grant("bob", dataset="adult", epsilon=2)
+    assert spent(ledger, "bob") == rho_of(0.5, 1e-6) + CHEAP.rho
+
+
+def test_a_release_without_a_pure_epsilon_in_a_group_bars_a_pure_grant(ledger: Ledger) -> None:
+    ledger.grant("team", dataset="adult", epsilon=1)
+    ledger.join("bob", "team", dataset="adult")
+    pay(ledger, "bob")
+    with pytest.raises(UsageError, match="no pure epsilon"):
+        ledger.grant("bob", dataset="adult", epsilon=1, delta=0)
+
+
 def test_whoever_is_revoked_gets_nothing_from_groups_either(ledger: Ledger) -> None:
     ledger.grant("team", dataset="adult", epsilon=1)
     ledger.join("bob", "team", dataset="adult")
@@ -197,8 +224,13 @@ def test_a_clock_set_back_opens_nothing_again(ledger: Ledger, clock: Clock) -> N
     clock.now = "2026-06-02T00:00:00.000+00:00"
     with pytest.raises(NoGrant, match="ended"):
         pay(ledger)
-    with pytest.raises(NoGrant, match="ended"):
+    with pytest.raises(NoGrant, match="ended") as refusal:
         ledger.balance("alice", "adult")
+    assert str(refusal.value).endswith(
+        "(the latest time that the ledger has seen is 2026-07-05 00:00 UTC, this clock says"
+        " 2026-06-02 00:00 UTC; if the clock was wrong then, the owner has time begin anew:"
+        " dpsql budget verify DB --accept REASON)"
+    )
     assert [entry.kind for entry in ledger.log()] == ["grant", "end"]
 
 

@@ -108,6 +108,64 @@ def test_an_edit_is_found_or_changes_nothing(made: Path, tmp_path: Path) -> None
     assert found > RUNS // 3
 
 
+DAMAGE = {
+    "a purse's JSON": "UPDATE purse SET more = '{' WHERE user = 'alice'",
+    "a purse's grant": "UPDATE purse SET epsilon = 'much' WHERE user = 'carol'",
+    "a purse's text": "UPDATE purse SET more = CAST(x'ff' AS TEXT) WHERE user = 'bob'",
+    "a purse's name": "UPDATE purse SET user = x'00' WHERE user = 'alice'",
+    "the cap": "UPDATE purse SET more = '7' WHERE user = ''",
+    "an entry's JSON": "UPDATE entry SET more = '[' WHERE seq = 12",
+    "an entry's kind": "UPDATE entry SET kind = 'gift' WHERE seq = 9",
+    "the newest entry": "UPDATE entry SET mac = x'00' WHERE seq = (SELECT max(seq) FROM entry)",
+    "a footprint": "UPDATE entry SET more = replace(more, 'footprint', 'foot') WHERE seq = 14",
+    "both": "UPDATE purse SET more = '{'; UPDATE entry SET more = '{' WHERE seq > 10",
+    "all charges": "UPDATE entry SET event = '[1]' WHERE kind = 'charge'",
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_a_row_that_cannot_be_read_bars_no_owner(made: Path, tmp_path: Path, what: str) -> None:
+    with Ledger.open(made / "a.ledger", create=False) as ledger:
+        sums = spent(ledger)
+    path = tmp_path / "b" / "a.ledger"
+    shutil.copytree(made, path.parent)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA ignore_check_constraints = ON")
+        other.executescript(DAMAGE[what])
+    assert verify(path).problems
+    problems = accept(path, "a disk was damaged").problems
+    assert what == "a footprint" or "cannot be read" in " ".join(problems)
+    assert verify(path).problems == ()
+    with Ledger.open(path, create=False) as ledger:
+        left = spent(ledger)
+        for user in {*USERS, "team"} - left.keys():
+            told = [
+                p for p in problems if p.startswith(f"the purse of {user} on adult has no grant")
+            ]
+            assert what == "both" and "grant anew; it has spent at least" in told[0]
+            ledger.grant(user, dataset="adult", epsilon=2)
+        for user, least in spent(ledger).items():
+            assert what == "both" or least >= sums[user], user
+        for user in USERS:
+            ledger.charge(user, "adult", gaussian(7), statement="")
+
+
+def test_an_edit_of_who_paid_is_told(made: Path, tmp_path: Path) -> None:
+    for what, words in (
+        ("DELETE FROM paid WHERE seq = (SELECT max(seq) FROM paid)", "lacks"),
+        ("INSERT INTO paid VALUES ('dave', 'adult', 2)", "has dave on adult for entry 2"),
+        ("UPDATE paid SET user = 'alic' WHERE user = 'alice'", "lacks alice on adult for entries"),
+    ):
+        path = tmp_path / words / "a.ledger"
+        shutil.copytree(made, path.parent)
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute(what)
+        found = [p for p in verify(path).problems if "who paid for which footprints" in p]
+        assert words in " ".join(found)
+        accept(path, "who paid was changed")
+        assert verify(path).problems == ()
+
+
 def test_an_owner_gets_over_an_edit_and_no_purse_gains_by_it(made: Path, tmp_path: Path) -> None:
     with Ledger.open(made / "a.ledger", create=False) as ledger:
         sums = spent(ledger)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.accounting.events import Gaussian
 from dpsql.accounting.ledger import Ledger
 from dpsql.curator.curator import Curator
 from dpsql.errors import BudgetExceeded, Error, InternalError, LedgerError, SourceError
@@ -160,7 +162,7 @@ def cut_short(patch: pytest.MonkeyPatch, error: BaseException, *, paid: bool, ot
 
     def charged(ledger: Ledger, user: str, dataset: str, event: Any, **terms: Any) -> Any:
         if other:
-            charge(ledger, user, dataset, event, **{**terms, "statement": "SELECT another"})
+            charge(ledger, user, dataset, event, **{**terms, "token": "another"})
         if paid:
             charge(ledger, user, dataset, event, **terms)
         raise error
@@ -180,6 +182,25 @@ def test_a_lost_receipt_is_looked_up_and_others_charges_are_left_out(
             session.answer(SQL, rho=0.01)
     charge = session.last_charge
     assert (charge is not None and 0 < charge.rho <= 0.01) if paid else charge is None
+
+
+def test_an_identical_charge_of_another_call_is_not_taken_for_this_ones(session: Session) -> None:
+    """The same statement, cheaper, before it; what is told is what this call paid."""
+    charge = Ledger.charge
+
+    def charged(ledger: Ledger, user: str, dataset: str, event: Any, **terms: Any) -> Any:
+        charge(ledger, user, dataset, event, **terms)
+        charge(ledger, user, dataset, cheaper, **{**terms, "footprint": None, "token": "other"})
+        raise KeyboardInterrupt
+
+    cheaper = Gaussian(1, Fraction(10**6))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "charge", charged)
+        with pytest.raises(KeyboardInterrupt):
+            session.answer(SQL, rho=0.01)
+    first = next(entry for entry in session.ledger.log("ann") if entry.kind == "charge")
+    assert session.last_charge is not None
+    assert session.last_charge.rho == first.charged.rho / 1e12
 
 
 def test_a_ledger_that_cannot_be_read_afterwards_is_not_taken_for_no_charge(

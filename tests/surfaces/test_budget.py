@@ -199,6 +199,15 @@ def test_wrong_words_are_refused_and_change_nothing(run: Run, words: list[str]) 
         assert ledger.dump() == before
 
 
+@pytest.mark.parametrize("option", ["--delta", "--epsilon", "--cap"])
+def test_a_number_that_is_read_as_0_is_not_taken_for_it(run: Run, option: str) -> None:
+    words = {"--epsilon": "1", option: "1e-400"}
+    listed = [part for pair in words.items() for part in pair]
+    found = budget(run, "grant", "dora", *listed, code=2)
+    assert "1e-400 is too small to be told from 0" in found
+    assert not Path("people.ledger").exists()
+
+
 def test_the_log_is_an_audit_trail(run: Run) -> None:
     budget(run, "grant", "alice", "--epsilon", "1")
     ask(run, "alice", "--rho", "0.001")

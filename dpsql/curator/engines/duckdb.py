@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import os
 import threading
@@ -11,11 +13,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from dpsql.curator.cells import Cells
+from dpsql.curator.engines.catalog import attach
 from dpsql.curator.engines.connection import Fault, Trouble
 from dpsql.curator.engines.files import Files, Stamp, require
 from dpsql.curator.engines.layout import layout
 from dpsql.curator.engines.pack import Packing, packing
-from dpsql.curator.engines.source import open_source, place, unreadable
+from dpsql.curator.engines.source import connect, lookup, open_source, place, unreadable
 from dpsql.curator.engines.store import STORED, store, store_bounded
 from dpsql.curator.keys import key_name
 from dpsql.curator.sealed import Sealed, unseal
@@ -42,16 +45,25 @@ class DuckDBEngine:
             raise ValueError("the rows of a unit are ranked under a key")
         self._dataset, self._key = dataset, unit_key
         self._turn, self._stopped = threading.Lock(), False
-        self._source = source = open_source(database, dataset)
+        self._database = Path(os.path.abspath(database))
+        self._open()
+        try:
+            self._guard(self._prepare)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        dataset = self._dataset
+        self._source = source = open_source(self._database, dataset)
         self._release = weakref.finalize(self, source.close)
         self._eager = source.costly or dataset.unit.column is not None
         self._stored = self._worth_storing = False
         self._read = not source.fallible
         once = os.urandom(16).hex() if source.varies else ""  # no other engine has these rows
-        self._name = _snapshot(source.files, source.stamp, dataset, unit_key, once)
+        self._name = _snapshot(source.files, source.stamp, dataset, self._key, once)
         try:
             self._layout = layout(dataset, source.types)
-            self._guard(self._prepare)
         except BaseException:
             self.close()
             raise
@@ -82,9 +94,11 @@ class DuckDBEngine:
     def snapshot(self) -> str:
         """A public name of the data: another one for other files, schemas and keys.
 
-        Raises SourceError once the file has changed, as `counts` does: ask before paying.
+        A file that was touched is opened anew first. Raises SourceError once the file has changed,
+        as `counts` does: ask before paying.
         """
-        self._require_same()
+        if self._require_same():
+            self._guard(lambda: None)
         return self._name
 
     def interrupt(self) -> None:
@@ -147,9 +161,13 @@ class DuckDBEngine:
         try:
             with self._turn:
                 self._stopped = False
-                self._require_same()
+                if self._require_same():
+                    self._renew()
                 answer = work()
-                self._require_same()
+                if self._require_same():
+                    raise SourceError(
+                        f"{self._source.files.what} was touched while it was read: ask again"
+                    )
                 if self._stopped:
                     raise KeyboardInterrupt
                 return answer
@@ -165,14 +183,27 @@ class DuckDBEngine:
             failure = InternalError("counting failed by a fault of dpsql; no number was released")
         raise failure
 
-    def _require_same(self) -> None:
+    def _renew(self) -> None:
+        """Open a file that was touched anew: its rows may have been edited in place.
+
+        It is another snapshot then, also where it was only given another name and its own back, or
+        other permissions: that may cost more, and never adds up the losses of other people.
+        """
+        self._release()
+        self._open()
+        self._prepare()
+
+    def _require_same(self) -> bool:
+        """Whether the file was touched. Raises SourceError where it is another or written to."""
         what = self._source.files.what
         if not self._release.alive:
             raise SourceError(f"{what} was closed: open it again")
         if self._source.connection.forked:
             raise SourceError(f"{what} was opened before a fork: open it again after it")
-        if self._source.files.stamp() != self._source.stamp:
+        stamp = self._source.files.stamp()
+        if not stamp.same_file(self._source.stamp):
             raise SourceError(f"{what} changed after it was opened: open it again")
+        return stamp != self._source.stamp
 
     def _failure(self, fault: Fault) -> BaseException:
         what = self._source.files.what
@@ -189,22 +220,42 @@ class DuckDBEngine:
                 return SourceError(f"{what} cannot be read any more: open it again")
 
 
-def snapshot_of(database: Path, dataset: Dataset, unit_key: bytes | None) -> str:
-    """The snapshot that an engine opened now would tell; opens nothing.
+def snapshot_of(
+    database: Path, dataset: Dataset, unit_key: bytes | None, *, look: bool = False
+) -> str:
+    """The snapshot that an engine opened now would tell; reads no row.
 
-    That of a query is a new one each time; of a view, which is not told from a table here, it is
-    not known before an engine is open.
+    That of a query is a new one each time, as that of a view is, which is told from a table only
+    where `look` has the catalogue looked at, and no row.
     Raises SourceError for a file that is not there.
     """
-    files, _ = place(database, dataset)
+    files, form = place(database, dataset)
     require(files.path, files.what)
-    once = "" if dataset.source.query is None else os.urandom(16).hex()
-    return _snapshot(files, files.stamp(), dataset, unit_key, once)
+    stamp = files.stamp()
+    varies = dataset.source.query is not None
+    if look and not varies and form == "duckdb":
+        varies = _is_view(files, stamp, dataset.source.table or "")
+    return _snapshot(files, stamp, dataset, unit_key, os.urandom(16).hex() if varies else "")
+
+
+@functools.lru_cache(64)
+def _is_view(files: Files, stamp: Stamp, table: str) -> bool:
+    """Whether the table that is named is a view, or cannot be looked up now, as by a lock.
+
+    Whoever locks a file is about to change it, and then it is a new snapshot as well.
+    """
+    try:
+        with contextlib.ExitStack() as undo:
+            connection = connect(undo)
+            return lookup(connection, attach(connection, files), table)[1]
+    except (SourceError, Fault, KeyError):
+        return True
 
 
 def _snapshot(
     files: Files, stamp: Stamp, dataset: Dataset, unit_key: bytes | None, once: str
 ) -> str:
     key = key_name(unit_key) if unit_key is not None else ""
-    parts = ("dpsql 2", str(files.path), stamp, dataset.digest, key, once)
+    state = (stamp.content, stamp.touched)  # devices get other numbers when they are mounted
+    parts = ("dpsql 3", str(files.path), state, dataset.digest, key, once)
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()

@@ -6,7 +6,7 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from dpsql.errors import SourceError
 
@@ -47,7 +47,23 @@ def _reason(error: Exception) -> str:
     return "the operating system refuses its name"
 
 
-Stamp: TypeAlias = "tuple[tuple[int, ...] | None, ...]"
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """A state of the files: their `content`, and when one was last `touched` in any way.
+
+    `content` is the inode, size and time of change of each file, `device` where they are, and
+    `touched` the time at which the file system last changed anything of them (ctime), which nobody
+    can put back: a row edited in place, but also a new name or other permissions. None for a file
+    that is not there.
+    """
+
+    device: tuple[int | None, ...]
+    content: tuple[tuple[int, ...] | None, ...]
+    touched: tuple[int | None, ...]
+
+    def same_file(self, other: Stamp) -> bool:
+        """Whether nothing says that another file is there now, or that it was written to."""
+        return (self.device, self.content) == (other.device, other.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +74,20 @@ class Files:
     what: str
 
     def stamp(self) -> Stamp:
-        """Device, inode, size and time of change of each file; None for one that is not there.
-
-        Raises SourceError when the named file is gone.
-        """
-        first = _stamp(self.path)
+        """The state of the files now. Raises SourceError when the named file is gone."""
+        first = _found(self.path)
         if first is None:
             raise SourceError(f"{self.what} is gone: put it back, then open it again")
-        return first, _stamp(f"{self.path}.wal")
+        both = (first, _found(f"{self.path}.wal"))
+        return Stamp(
+            tuple(found and found.st_dev for found in both),
+            tuple(found and (found.st_ino, found.st_size, found.st_mtime_ns) for found in both),
+            tuple(found and found.st_ctime_ns for found in both),
+        )
 
 
-def _stamp(path: Path | str) -> tuple[int, ...] | None:
+def _found(path: Path | str) -> os.stat_result | None:
     try:
-        found = os.stat(path)
+        return os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -115,8 +115,22 @@ def connect(undo: contextlib.ExitStack) -> Connection:
 
 
 def _table(connection: Connection, catalog: str, dataset: Dataset) -> tuple[str, bool]:
-    """The table that the schema names (schema.table when not in main); whether it is a view."""
-    asked = dataset.source.table or ""
+    """The table that the schema names; whether it is a view."""
+    try:
+        return lookup(connection, catalog, dataset.source.table or "")
+    except KeyError:
+        found = "the database lacks the table that dataset"
+        found = f"{found} {dataset.name} is declared to be read from"
+        raise SourceError(
+            f"{found}: correct table under [source], or name another database"
+        ) from None
+
+
+def lookup(connection: Connection, catalog: str, asked: str) -> tuple[str, bool]:
+    """A table by its name (schema.table when not in main); whether it is a view.
+
+    Raises KeyError where there is none.
+    """
     candidates = [("main", asked)]
     if "." in asked:
         schema, _, table = asked.partition(".")
@@ -127,8 +141,7 @@ def _table(connection: Connection, catalog: str, dataset: Dataset) -> tuple[str,
         for schema, table in candidates:
             if there_is := by_name.get((fold(schema), fold(table))):
                 return quote.name(catalog, *there_is), there[there_is]
-    found = f"the database lacks the table that dataset {dataset.name} is declared to be read from"
-    raise SourceError(f"{found}: correct table under [source], or name another database")
+    raise KeyError(asked)
 
 
 def _query(connection: Connection, query: str, form: str) -> str:
