@@ -92,18 +92,20 @@ def ended(pid: int) -> int:
 
 
 class Trace:
-    """A trace function that acts at the `number`-th line of the accounting room.
+    """A trace function that acts at the `number`-th line of the accounting room, or of `rooms`.
 
     A line counts once a phase, however often a loop comes back to it; what only computes, not.
     """
 
-    def __init__(self, number: int, act: Callable[[], None]) -> None:
-        self.left, self.act = number, act
+    def __init__(
+        self, number: int, act: Callable[[], None], rooms: tuple[str, ...] = (ROOM,)
+    ) -> None:
+        self.left, self.act, self.rooms = number, act, rooms
         self.seen: set[tuple[str, int]] = set()
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
         name = frame.f_code.co_filename
-        if not name.startswith(ROOM) or name in PURE:
+        if not name.startswith(self.rooms) or name in PURE:
             return None
         line = (name, frame.f_lineno)
         if event == "line" and line not in self.seen:
