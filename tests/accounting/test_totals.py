@@ -6,6 +6,7 @@ RDP and the exact loss (PLD) are those of dp-accounting, by other hands.
 from __future__ import annotations
 
 import math
+import random
 from fractions import Fraction
 
 import numpy as np
@@ -16,8 +17,12 @@ from dp_accounting.rdp import RdpAccountant
 
 from dpsql.accounting.convert import epsilon_of
 from dpsql.accounting.events import PICO, Event, Gaussian, Laplace
+from dpsql.accounting.footprint import Footprint
 from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.purse import Price
+from dpsql.accounting.verify import verify
 from dpsql.session import tell
+from tests.accounting.people import about, gaussian
 
 DELTAS = (1e-6, 1e-9)
 ORDERS = 1.0 + np.exp(np.linspace(-5, 7, 1500))
@@ -80,3 +85,37 @@ def test_a_total_is_the_closed_form_at_most_rdps_and_at_least_the_exact_loss(
             assert shown <= 1.02 * rdp.get_epsilon(delta)
             # the exact loss of continuous noise, found with an error of its grid
             assert shown >= pld.get_epsilon(delta) * (1 - 1e-3)
+
+
+def test_balances_that_are_kept_are_those_recomputed_to_the_last_digit(place: str) -> None:
+    """Recomputed over all cells of two columns, from nothing but the footprints in the log."""
+    draw = random.Random(20261128)
+    sizes = {"sex": 4, "age": 9}
+    cells = {user: np.zeros(tuple(sizes.values()), np.int64) for user in ("alice", "bob", "")}
+    with Ledger.open(place) as ledger:
+        for user in ("alice", "bob"):
+            ledger.grant(user, dataset="adult", epsilon=1000)
+        for _ in range(400):
+            event = gaussian(draw.randint(1, 10**9))
+            name = draw.choice(list(sizes))
+            footprint = about(event, name, draw.randrange(sizes[name]))
+            if draw.random() < 0.1:  # about everybody
+                footprint = Footprint.constant(Price.of(event))
+            user = draw.choice(["alice", "bob"])
+            ledger.charge(user, "adult", event, statement="", footprint=footprint)
+    with Ledger.open(place, create=False) as ledger:
+        for entry in ledger.log():
+            if entry.kind != "charge":
+                continue
+            loss = Footprint.from_text(entry.footprint).rho
+            for payment in entry.payments:
+                table = cells[payment.purse]
+                table += loss.constant
+                for factor in loss.factors:
+                    (axis,) = factor.axes
+                    lost = [factor.table[axis.at(code)] for code in range(sizes[axis.name])]
+                    table += np.array(lost).reshape((-1, 1) if axis.name == "sex" else (1, -1))
+                assert payment.after.rho == table.max()
+        kept = {b.grant.user: b.spent_rho for b in (*ledger.purses(), *ledger.caps())}
+    assert kept == {user: table.max() for user, table in cells.items()}
+    assert verify(place).problems == ()
