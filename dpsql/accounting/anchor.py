@@ -30,6 +30,7 @@ SLOT = 512
 KEPT = 4  # texts of slots that are remembered
 PATIENCE = 500  # milliseconds that another writer is waited for
 WORD = "dpsql-anchor-1"
+VERIFY = "dpsql budget verify DB says more, and what to do"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class Anchor:
         if len(content) != 2 * SLOT or not any(marks):
             raise LedgerError(
                 f"{self._ledger}: its anchor {self._file} is damaged, or was written by something"
-                " else than dpsql"
+                f" else than dpsql; restore it ({VERIFY})"
             )
         return marks
 
@@ -133,10 +134,13 @@ class Anchor:
         if words[1] != self._seal.ledger:
             raise LedgerError(
                 f"{self._ledger}: its anchor {self._file} is that of another ledger: was the"
-                " ledger replaced?"
+                f" ledger replaced? restore the one of this ledger ({VERIFY})"
             )
         if words[2] != self._seal.key_name:
-            raise LedgerError(f"{self._ledger}: its key is not the one that it was sealed with")
+            raise LedgerError(
+                f"{self._ledger}: its key is not the one that it was sealed with; restore that one"
+                f" ({VERIFY})"
+            )
         if self._seal.mac(" ".join(words[:5])) != words[5]:
             return None
         return Mark(int(words[3]), words[4])
@@ -146,7 +150,8 @@ class Anchor:
             return
         what = (error.strerror or "").lower() or errno.errorcode.get(error.errno or 0, "failed")
         raise LedgerError(
-            f"{self._ledger}: its anchor {self._file} cannot be read and written: {what}"
+            f"{self._ledger}: its anchor {self._file} cannot be read and written: {what}; check"
+            " the rights on it"
         ) from None
 
 

@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from dpsql.accounting.anchor import VERIFY as VERIFY
 from dpsql.accounting.anchor import Anchor, Mark
 from dpsql.accounting.book import Book, Page, Tip
 from dpsql.accounting.purse import Entry
@@ -29,7 +30,6 @@ T = TypeVar("T")
 
 TAIL = 64  # entries whose links are checked whenever a ledger is opened
 KEY, ANCHOR = ".seal", ".anchor"
-VERIFY = "dpsql budget verify DB says more, and what to do"
 
 
 class Guard:

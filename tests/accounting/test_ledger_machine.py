@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import os
+import shutil
 import tempfile
 from collections import Counter
 from fractions import Fraction
@@ -17,9 +18,12 @@ import pytest
 from hypothesis import stateful
 from hypothesis import strategies as st
 
+from dpsql.accounting.anchor import SLOT
 from dpsql.accounting.convert import pure_rho, rho_of
 from dpsql.accounting.events import PICO, Event, Gaussian, Laplace
 from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.postgres_page import PostgresPage
+from dpsql.accounting.sqlite_page import SqlitePage
 from dpsql.accounting.verify import verify
 from dpsql.errors import BudgetExceeded, NoGrant, UsageError
 from tests.accounting.people import about
@@ -303,9 +307,59 @@ class Sqlite(Memory):
         self.ledger = Ledger.open(self.place, create=False)
         assert self.ledger.dump() == before
 
+    @stateful.rule(torn=st.booleans())
+    def crash(self, torn: bool) -> None:
+        """Go on from the files as they are in the midst of a change, with or without the newest
+        slot of the anchor; what was answered is there, what was not committed is not."""
+        before, places = self.ledger.dump(), [self.place]
+
+        def cut(*_: object) -> None:
+            places.append(self.left_behind(torn))
+            raise KeyboardInterrupt
+
+        with mock.patch.object(self.page, "append", cut), pytest.raises(KeyboardInterrupt):
+            self.ledger.cap("adult", epsilon=7)
+        self.undo.insert(0, self.ledger.close)  # whose process is gone
+        self.place = places[-1]
+        self.ledger = Ledger.open(self.place, create=False)
+        assert self.ledger.dump() == before
+        assert verify(self.place).problems == ()
+
+    page: Any = SqlitePage
+
+    def left_behind(self, torn: bool) -> str:
+        """A copy of the files, as a crash would leave them now."""
+        folder = tempfile.TemporaryDirectory()
+        self.undo.append(folder.cleanup)
+        for file in Path(self.place).parent.iterdir():
+            if not file.name.endswith("-shm"):
+                shutil.copy(file, folder.name)
+        place = str(Path(folder.name) / "a.ledger")
+        if torn:
+            self.tear(Path(f"{place}.anchor"))
+        return place
+
+    @staticmethod
+    def tear(anchor: Path) -> None:
+        """Blank the newer slot, unless there is but one."""
+        content = anchor.read_bytes()
+        slots = [content[:SLOT], content[SLOT:]]
+        marks = [int(slot.split()[3]) if slot.strip() else -1 for slot in slots]
+        if min(marks) >= 0:
+            slots[marks.index(max(marks))] = b" " * SLOT
+            anchor.write_bytes(b"".join(slots))
+
 
 class Postgres(Sqlite):
     server: Any = None
+    page = PostgresPage
+
+    def left_behind(self, torn: bool) -> str:
+        """The same server, and the anchor of this machine."""
+        if torn:
+            (anchor,) = Path(os.environ["XDG_STATE_HOME"]).glob("dpsql/*.anchor")
+            self.tear(anchor)
+        return self.place
 
     def opened(self) -> Ledger:
         folder = tempfile.TemporaryDirectory()

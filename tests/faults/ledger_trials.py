@@ -5,6 +5,7 @@ What a process prints after a charge has returned is an answer that an analyst m
 
 import contextlib
 import ctypes
+import multiprocessing
 import os
 import random
 import resource
@@ -46,17 +47,21 @@ PURE = {
 EVENT = Gaussian(1, Fraction(500))
 
 
-def pay(ledger: Ledger, statement: str, user: str = "alice") -> int:
-    return ledger.charge(user, "adult", EVENT, statement=statement).seq
+def pay(ledger: Ledger, statement: str, user: str = "alice", dataset: str = "adult") -> int:
+    return ledger.charge(user, dataset, EVENT, statement=statement).seq
+
+
+def about_codes(name: str, low: int, high: int) -> Footprint:
+    """The footprint of a release about the people whose code in a column is in a range."""
+    axis = Axis(name, (0, low, high), (0, 1, 0))
+    return Footprint(Loss(0, (Factor((axis,), (0, EVENT.rho)),), EVENT.rho), None)
 
 
 def pay_for(
     ledger: Ledger, code: int, statement: str, user: str = "alice", dataset: str = "adult"
 ) -> int:
     """Charge for the people with one code of a column."""
-    axis = Axis("sex", (0, code + 1, code + 2), (0, 1, 0))
-    loss = Loss(0, (Factor((axis,), (0, EVENT.rho)),), EVENT.rho)
-    footprint = Footprint(loss, None)
+    footprint = about_codes("sex", code + 1, code + 2)
     return ledger.charge(user, dataset, EVENT, statement=statement, footprint=footprint).seq
 
 
@@ -72,7 +77,7 @@ def child(work: Callable[..., None], *arguments: object) -> int:
         pid = os.fork()
     if pid == 0:
         status = 1
-        signal.alarm(60)  # no child outlives a trial that fails
+        signal.alarm(240)  # no child outlives a trial that fails
         try:
             work(*arguments)
             status = 0
@@ -87,18 +92,20 @@ def ended(pid: int) -> int:
 
 
 class Trace:
-    """A trace function that acts at the `number`-th line of the accounting room.
+    """A trace function that acts at the `number`-th line of the accounting room, or of `rooms`.
 
     A line counts once a phase, however often a loop comes back to it; what only computes, not.
     """
 
-    def __init__(self, number: int, act: Callable[[], None]) -> None:
-        self.left, self.act = number, act
+    def __init__(
+        self, number: int, act: Callable[[], None], rooms: tuple[str, ...] = (ROOM,)
+    ) -> None:
+        self.left, self.act, self.rooms = number, act, rooms
         self.seen: set[tuple[str, int]] = set()
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
         name = frame.f_code.co_filename
-        if not name.startswith(ROOM) or name in PURE:
+        if not name.startswith(self.rooms) or name in PURE:
             return None
         line = (name, frame.f_lineno)
         if event == "line" and line not in self.seen:
@@ -113,33 +120,62 @@ class Trace:
         self.seen.clear()
 
 
-def race(path: str, rank: str) -> None:
-    """For every user and dataset named on standard input, try to buy once.
+RACERS = 50  # processes, and as many threads of another one
+THREE = 0.38  # the epsilon of a purse that holds three charges of EVENT, and not four
 
-    A `%` in the name of the user stands for the rank of this racer.
+
+def race(path: str, rounds: str, *kinds: str) -> None:
+    """For `rounds` datasets in turn, 50 processes and 50 threads try to buy once, all at a time.
+
+    Before each round all of them wait for each other. Round `n` is of kind `n` modulo their number:
+
+    - one: as one user;
+    - capped: as five users, under a cap that holds no more than the purse of each;
+    - overlapping: about a hundred ranges of ages that all hold 100, so that each raises the most
+      that somebody loses;
+    - both: the last two;
+    - disjoint: half of them about each of two groups of people, who do not pay for each other.
     """
-    with Ledger.open(path, create=False) as ledger:
-        say("ready")
-        for line in sys.stdin:
-            user, dataset = line.replace("%", rank).split()
-            try:
-                ledger.charge(user, dataset, EVENT, statement="")
-                say("paid")
-            except BudgetExceeded:
-                say("refused")
+    gate = multiprocessing.get_context("fork").Barrier(2 * RACERS)
+    with Ledger.open(path) as ledger:
+        ledger.grant("one", dataset="first", epsilon=THREE)
+        for number in range(int(rounds)):
+            crowd = kinds[number % len(kinds)] in ("capped", "both")
+            for user in [f"user{i}" for i in range(5)] if crowd else ["one"]:
+                ledger.grant(user, dataset=f"data{number}", epsilon=THREE)
+        pay(ledger, "", "one", "first")  # what is imported at the first charge is imported here
+        pay_for(ledger, 0, "", "one", "first")
 
-
-def race_for(path: str, code: str) -> None:
-    """The same, about the people with one code."""
-    with Ledger.open(path, create=False) as ledger:
-        say("ready")
-        for line in sys.stdin:
-            user, dataset = line.split()
+    def run(ledger: Ledger, rank: int) -> None:
+        for number in range(int(rounds)):
+            kind, dataset = kinds[number % len(kinds)], f"data{number}"
+            user = f"user{rank % 5}" if kind in ("capped", "both") else "one"
+            footprint = None
+            if kind in ("overlapping", "both"):
+                footprint = about_codes("age", rank + 1, rank + 101)
+            elif kind == "disjoint":
+                footprint = about_codes("sex", rank % 2 + 1, rank % 2 + 2)
+            gate.wait(120)
             try:
-                pay_for(ledger, int(code), "", user, dataset)
-                say("paid")
+                found = ledger.charge(user, dataset, EVENT, statement="", footprint=footprint)
+                say(f"{dataset} {rank} {found.seq}")
             except BudgetExceeded:
-                say("refused")
+                say(f"{dataset} {rank} refused")
+
+    def work(rank: int) -> None:
+        with Ledger.open(path, create=False) as own:
+            run(own, rank)
+
+    pids = [child(work, rank) for rank in range(RACERS)]
+    with Ledger.open(path, create=False) as shared:
+        threads = [
+            threading.Thread(target=run, args=(shared, rank)) for rank in range(RACERS, 2 * RACERS)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [ended(pid) for pid in pids] == [0] * RACERS
 
 
 def kill_people_at_lines(path: str) -> None:
@@ -285,7 +321,6 @@ TRIALS: dict[str, Callable[..., None]] = {
     trial.__name__: trial
     for trial in (
         race,
-        race_for,
         kill_at_lines,
         kill_people_at_lines,
         kill_at_instants,

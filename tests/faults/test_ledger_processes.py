@@ -4,7 +4,6 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -43,7 +42,7 @@ def command(trial: str, *arguments: object) -> list[str]:
 
 def printed(trial: str, *arguments: object) -> list[str]:
     done = subprocess.run(
-        command(trial, *arguments), capture_output=True, text=True, timeout=120, check=False
+        command(trial, *arguments), capture_output=True, text=True, timeout=240, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
@@ -61,67 +60,43 @@ def recorded(path: str) -> list[str]:
     return [entry.statement for entry in charges]
 
 
-def raced(
-    path: str, rounds: int, users: Callable[[int], list[str]], racers: list[tuple[object, ...]]
-) -> Iterator[list[str]]:
-    """What each of some processes says in each round of a race for 3 charges on a new dataset."""
-    with Ledger.open(path) as ledger:
-        for number in range(rounds):
-            for user in users(number):
-                grant = ledger.grant(user, dataset=f"data{number}", epsilon=0.38)
-            assert 3 * EVENT.rho <= grant.rho < 4 * EVENT.rho
-    running = [
-        subprocess.Popen(
-            command(str(trial), path, argument),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-        )
-        for trial, argument in racers
-    ]
-    try:
-        for racer in running:
-            assert racer.stdout is not None and racer.stdout.readline() == "ready\n"
-        for number in range(rounds):
-            user = "one" if len(users(number)) == 1 else "user%"
-            for racer in running:
-                assert racer.stdin is not None
-                racer.stdin.write(f"{user} data{number}\n")
-            yield [racer.stdout.readline().strip() for racer in running if racer.stdout]
-    finally:
-        for racer in running:
-            racer.communicate(timeout=60)
-
-
-def caps(path: str, rounds: int) -> list[int]:
-    """What the caps of the datasets of a race have spent."""
-    with Ledger.open(path, create=False) as ledger:
-        spent = {balance.grant.dataset: balance.spent_rho for balance in ledger.caps()}
+def raced(path: str, rounds: int, *kinds: str) -> list[dict[int, str]]:
+    """What each of 50 processes and 50 threads got in each round: the number of a charge, or a
+    refusal. Each number is that of a charge in the log, which has no other ones."""
+    said: list[dict[int, str]] = [{} for _ in range(rounds)]
+    for line in printed("race", path, rounds, *kinds):
+        dataset, rank, found = line.split()
+        assert said[int(dataset.removeprefix("data"))].setdefault(int(rank), found) == found
+    assert all(sorted(outcome) == list(range(100)) for outcome in said)
     assert verify(path).problems == ()
-    return [spent[f"data{number}"] for number in range(rounds)]
+    with Ledger.open(path, create=False) as ledger:
+        charges = [entry for entry in ledger.log() if entry.kind == "charge"]
+        held = {(b.grant.user, b.grant.dataset): b.spent_rho for b in ledger.purses()}
+        spent = {balance.grant.dataset: balance.spent_rho for balance in ledger.caps()}
+    for number, outcome in enumerate(said):
+        dataset = f"data{number}"
+        mine = [entry for entry in charges if entry.dataset == dataset]
+        assert {str(entry.seq) for entry in mine} == set(outcome.values()) - {"refused"}
+        assert spent[dataset] == 3 * EVENT.rho
+        each = Counter(entry.user for entry in mine)
+        if kinds[number % len(kinds)] != "disjoint":
+            paid = {user: rho for (user, of), rho in held.items() if of == dataset and rho}
+            assert paid == {user: count * EVENT.rho for user, count in each.items()}
+    return said
 
 
-def test_fifty_processes_spend_exactly_what_is_there(path: str) -> None:
-    """As one user, and as fifty users under one cap."""
-    rounds = 10
-
-    def users(number: int) -> list[str]:
-        return ["one"] if number % 2 else [f"user{rank}" for rank in range(50)]
-
-    for said in raced(path, rounds, users, [("race", rank) for rank in range(50)]):
-        assert Counter(said) == {"paid": 3, "refused": 47}
-    assert caps(path, rounds) == [3 * EVENT.rho] * rounds
+def test_fifty_processes_and_fifty_threads_spend_exactly_what_is_there(path: str) -> None:
+    """A hundred rounds: as one user and as several, about everybody and about some people."""
+    for outcome in raced(path, 100, "one", "capped", "overlapping", "both"):
+        paid = [seq for seq in outcome.values() if seq != "refused"]
+        assert len(set(paid)) == len(paid) == 3
 
 
-def test_processes_that_ask_of_disjoint_people_do_not_pay_for_each_other(path: str) -> None:
-    """A race of 24 processes about two groups: three answers about each."""
-    rounds = 6
-    racers: list[tuple[object, ...]] = [("race_for", number % 2) for number in range(24)]
-    for said in raced(path, rounds, lambda _: ["one"], racers):
-        for code in (0, 1):
-            assert Counter(said[code::2]) == {"paid": 3, "refused": 9}
-    assert caps(path, rounds) == [3 * EVENT.rho] * rounds
+def test_those_who_ask_of_disjoint_people_do_not_pay_for_each_other(path: str) -> None:
+    """Three answers about each of two groups."""
+    for outcome in raced(path, 6, "disjoint"):
+        answered = [rank % 2 for rank, found in outcome.items() if found != "refused"]
+        assert Counter(answered) == {0: 3, 1: 3}
 
 
 def test_killed_at_any_line_of_a_joint_charge_the_sums_stay_those_of_the_log(path: str) -> None:

@@ -81,6 +81,7 @@ class Watched:
     session: Session
     true: list[np.ndarray]
     law: Gaussian | Laplace | None = None
+    workload: Any = None
 
     @classmethod
     def over(cls, folder: Path, name: str, head: str, rows: list[Row]) -> Watched:
@@ -97,13 +98,19 @@ class Watched:
 
         def noted(workload: Any, noise: Any, *more: Any) -> Any:
             found = measure(workload, noise, *more)
-            cells = unseal(curator._cells(workload.domain.names))
-            watched.true = workload.matvec(cells.codes, cells.counts)
-            watched.law = found.event
+            watched.true = watched.truth(workload)
+            watched.workload, watched.law = workload, found.event
             return found
 
         curator.measure = noted  # type: ignore[method-assign]
         return watched
+
+    def truth(self, workload: Any) -> list[np.ndarray]:
+        """The answers without noise."""
+        curator = self.session._curator(self.session.datasets["town"])
+        cells = unseal(curator._cells(workload.domain.names))
+        found: list[np.ndarray] = workload.matvec(cells.codes, cells.counts)
+        return found
 
     @property
     def balance(self) -> Balance:
