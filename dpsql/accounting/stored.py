@@ -32,15 +32,13 @@ Ints: TypeAlias = NDArray[np.int64]
 class Stored:
     """Families of queries with noise of one `law`, and the noisy value of each of their groups.
 
-    `rests` are the charges whose releases the answer rested on as well, when it was given; `read`
-    is the charge of another user that it was read from, 0 where it was measured.
+    `rests` are the charges whose releases the answer rested on as well, when it was given.
     """
 
     families: tuple[Family, ...]
     law: Event
     values: tuple[Ints, ...]
     rests: tuple[int, ...] = ()
-    read: int = 0
 
     def __post_init__(self) -> None:
         for family, values in zip(self.families, self.values, strict=True):
@@ -81,8 +79,7 @@ class Stored:
             for family, values in zip(self.families, self.values, strict=True)
         ]
         noise, rests = _noise(self.law), list(self.rests)
-        tree = {"version": VERSION, "noise": noise, "families": listed, "rests": rests}
-        return pack(tree | {"read": self.read})
+        return pack({"version": VERSION, "noise": noise, "families": listed, "rests": rests})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Stored:
@@ -97,9 +94,9 @@ class Stored:
                 kept.append(Family.of(classes, groups, weights, factor, origin))
                 values.append(noisy)
             rests = tuple(tree["rests"])
-            if not all(map(whole, (*rests, tree["read"]))):
+            if not all(map(whole, rests)):
                 raise ValueError("not the charges that a release rests on")
-            return cls(tuple(kept), _law(tree["noise"]), tuple(values), rests, tree["read"])
+            return cls(tuple(kept), _law(tree["noise"]), tuple(values), rests)
         except (KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError):
             raise ValueError("not a release") from None
 

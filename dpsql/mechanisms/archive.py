@@ -85,6 +85,13 @@ class Archive:
         with self._lock:
             return self._repeat(workload, self._measured(workload))
 
+    def again(self, workload: Workload) -> list[Found]:
+        """What was said of a workload when it was bought: raw, alone, or with others."""
+        with self._lock:
+            seqs = self._measured(workload)
+            found = [self._said(workload, c) for c in self._before(seqs, _few(workload))]
+            return [said for said in (self._repeat(workload, seqs), *found) if said is not None]
+
     def singles(self, workload: Workload, enough: Callable[[Found], bool]) -> list[Found]:
         """Single releases that were measured, and say `enough` of a workload; the best few."""
         with self._lock:
@@ -100,8 +107,12 @@ class Archive:
             return [
                 said for said in found
                 if said is not None and said.worst < math.inf and enough(said)
-                and not self._kept.was_read(said.used[0])
             ]  # fmt: skip
+
+    def holds(self, seq: int) -> bool:
+        """Whether what charge `seq` released is here."""
+        with self._lock:
+            return seq in self._kept.columns
 
     def stored(self, seq: int) -> Stored | None:
         """What charge `seq` released."""
@@ -195,10 +206,10 @@ class Archive:
         """The best of what fits of several sets of releases say; `seqs` measured the workload."""
         if alone is not None:
             return self._said(workload, (alone,))
-        best: Found | None = None
-        for chosen in dict.fromkeys(map(self._kept.rests, seqs)):
-            best = _better(best, self._said(workload, chosen) if chosen else None)
         few = _few(workload)
+        best: Found | None = None
+        for chosen in self._before(seqs, few):
+            best = _better(best, self._said(workload, chosen))
         for chosen in self._choices(_columns(workload), few):
             said = self._said(workload, chosen)
             best = _better(best, said)
@@ -206,8 +217,15 @@ class Archive:
                 break
         return best
 
+    def _before(self, seqs: Sequence[int], few: bool) -> list[tuple[int, ...]]:
+        """From what the answers of some releases were made when they were bought."""
+        found = [self._kept.rests(seq) or ((seq,) if not few else ()) for seq in seqs]
+        return [chosen for chosen in dict.fromkeys(found) if chosen]
+
     def _said(self, workload: Workload, some: tuple[int, ...]) -> Found | None:
         chosen = tuple(sorted(some))
+        if not all(self._kept.gaussian(seq) for seq in chosen):
+            return None
         model = self._model(chosen)
         if model is None:
             return None

@@ -33,8 +33,8 @@ Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 Said: TypeAlias = tuple[Floats, Bools]
 
-DENSE = 1024  # atoms or rows of a spectral inverse
-ENTRIES = 1 << 22  # of a dense matrix of rows by atoms
+DENSE = 384  # atoms or rows of a spectral inverse: a tenth of a second
+ENTRIES = 1 << 20  # of a dense matrix of rows by atoms
 _RANK = 1e-11  # of the largest eigenvalue: less is nothing
 _CHECKED = 1 << 33  # multiplications that tell whether queries are combinations of rows
 _FAR = 1e-8  # of a query's largest weight: a residual below it is rounding

@@ -113,7 +113,7 @@ class Kept:
         if stored is None or not stored.rests or not isinstance(stored.law, Gaussian):
             return ()
         others = [other for other in stored.rests if other in self.columns]
-        return tuple(sorted([seq, *(other for other in others if self._gaussian(other))]))
+        return tuple(sorted([seq, *(other for other in others if self.gaussian(other))]))
 
     def read(self, seq: int) -> Stored | None:
         """What charge `seq` released; None where that is lost."""
@@ -125,11 +125,6 @@ class Kept:
         self._stored[seq] = stored
         for family in () if stored is None else stored.families:
             self._by_key.setdefault(family.key, []).append(seq)
-
-    def was_read(self, seq: int) -> bool:
-        """Whether a release is a copy of another user's."""
-        stored = self.read(seq)
-        return stored is not None and stored.read > 0
 
     def measured(self, family: Family) -> list[int]:
         """The charges that released the queries of a family, in no order."""
@@ -190,9 +185,10 @@ class Kept:
                 met.update(more)
                 reached.update(*more)
                 left = [columns for columns in left if columns not in met]
-        return [seq for seq, c in list(self.columns.items()) if c in met and self._gaussian(seq)]
+        return [seq for seq, c in list(self.columns.items()) if c in met and self.gaussian(seq)]
 
-    def _gaussian(self, seq: int) -> bool:
+    def gaussian(self, seq: int) -> bool:
+        """Whether a release is kept and can be fitted to others."""
         stored = self.read(seq)
         return stored is not None and isinstance(stored.law, Gaussian)
 

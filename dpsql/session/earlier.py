@@ -64,21 +64,27 @@ def quoted(ledger: Ledger, used: Sequence[int]) -> str:
 
 
 def settled(
-    archive: Archive | None, before: Found | None, compiled: Compiled, measured: Measurement
+    archive: Archive | None,
+    before: Found | None,
+    compiled: Compiled,
+    measured: Measurement,
+    *,
+    alone: bool,
 ) -> tuple[Answered, int, list[str]]:
     """The answers after a measurement, how many earlier releases they rest on as well, and notes.
 
     The release is kept in the archive, for reuse; without one the answers are what was measured.
-    `before` is what the archive said of the statement before it was bought.
+    `before` is what the archive said of the statement before it was bought. `alone` shows what was
+    measured as it is.
     """
     workload = compiled.workload
     law, seq = measured.event, measured.receipt.seq
-    raw = Answered(measured.answers, (Alike(law),) * len(workload.blocks), 1)
+    as_it_is = Answered(measured.answers, (Alike(law),) * len(workload.blocks), 1)
     stored = None if archive is None else Stored.of(workload, law, measured.answers)
     if archive is None or stored is None:
-        return raw, 0, []
+        return as_it_is, 0, []
     archive.add(seq, stored)
-    found = archive.after(workload, seq, before)
+    found = None if alone else archive.after(workload, seq, before)
     if found is not None and found.worst == math.inf:
         found = None
     others = [] if found is None else [used for used in found.used if used != seq]
@@ -87,7 +93,7 @@ def settled(
         archive.keep(seq, others)
     except LedgerError:
         notes.append(NOT_KEPT)
-    return raw if found is None else found.answered(), len(others), notes
+    return as_it_is if found is None else found.answered(), len(others), notes
 
 
 def label(choice: Choice, others: int) -> str:

@@ -49,7 +49,9 @@ def foreseen(
         price, cost = (tell.price(p, terms) for p in (read.rise.price, read.rise.charged))
         candidate = Candidate(REUSE, price, error(workload, known), cost)
         return Head(REUSE, price, cost, left, (READ,)), known, (candidate, *listed)
-    then = None if archive is None else archive.planned(workload, rest.event, found)
+    then = None
+    if archive is not None and not plan.raw:
+        then = archive.planned(workload, rest.event, found)
     others: tuple[int, ...] = ()
     noises: tuple[Noise, ...] = (Alike(rest.event),) * len(workload.blocks)
     if then is not None and then.worst < math.inf:

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from dpsql.accounting.ledger import Ledger, Receipt, Rise
-from dpsql.accounting.purse import Balance, Price
+from dpsql.accounting.purse import Balance
 from dpsql.curator.curator import rise
 from dpsql.errors import LedgerError
 from dpsql.mechanisms.archive import Archive
@@ -59,6 +59,8 @@ def reading(
     others = earlier.others(ledger, *archive.name[1:])
     best: Reading | None = None
     for found in others.singles(compiled.workload, plan.enough):
+        if archive.holds(found.used[0]):
+            continue
         try:
             read = Reading(others, found, ledger.reads.rise(user, dataset.name, found.used[0]))
         except LedgerError:
@@ -87,9 +89,9 @@ def taken(
     answered, notes = read.found.answered(), [READ]
     stored = read.others.stored(read.seq)
     assert stored is not None
-    archive.add(receipt.seq, dataclasses.replace(stored, rests=(), read=read.seq))
+    archive.add(read.seq, dataclasses.replace(stored, rests=()))  # under its own number: only once
     try:
-        archive.keep(receipt.seq, ())
+        archive.keep(read.seq, ())
     except LedgerError:
         notes.append(NOT_KEPT)
     price, charged = (tell.price(p, terms) for p in (read.rise.price, receipt.charged))
@@ -97,6 +99,7 @@ def taken(
     return receipt, answered, paid
 
 
-def _cost(found: Rise, pure: bool) -> int:
-    charged: Price = found.charged
-    return (charged.epsilon or 0) if pure else charged.rho
+def _cost(found: Rise, pure: bool) -> tuple[int, int]:
+    """What is taken, and among equals what is learnt, which later charges may have to pay for."""
+    charged, price = found.charged, found.price
+    return (charged.epsilon or 0, price.epsilon or 0) if pure else (charged.rho, price.rho)

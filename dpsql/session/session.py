@@ -277,7 +277,7 @@ class Session:
             self._balances[dataset.name] = measured.receipt.after
             if archive is not None and self._snapshot(dataset) != archive.name[2]:
                 archive = None  # the data changed meanwhile
-            answered, others, notes = settled(archive, found, compiled, measured)
+            answered, others, notes = settled(archive, found, compiled, measured, alone=plan.raw)
             paid = Paid(
                 label(rest, others),
                 rest.price,

@@ -30,6 +30,7 @@ class Wanted:
     """What was asked, the choice without reuse, what earlier releases say, and what is to buy.
 
     `rest` is None where there is nothing to buy; `enough` tells what would do instead.
+    What is bought `raw` is shown as it was measured.
     """
 
     asked: Asked
@@ -37,6 +38,7 @@ class Wanted:
     found: Found | None
     rest: Choice | None
     enough: Callable[[Found], bool]
+    raw: bool = False
 
 
 def wanted(
@@ -53,6 +55,9 @@ def wanted(
         asked = Asked(settings.epsilon, settings.rho, settings.backend)
         choice = choose(workload, dataset, asked, terms)
         rest = missing(choice, found, workload, dataset, terms)
+        if rest is not None and rest is not choice:  # where it really combines to that
+            then = None if archive is None else archive.planned(workload, rest.event, found)
+            rest = rest if then is not None and as_good(then, choice) else choice
         return Wanted(asked, choice, found, rest, lambda said: as_good(said, choice))
     half = accuracy(settings.accuracy, compiled, found)
     width = widest(compiled, settings.confidence)
@@ -64,7 +69,7 @@ def wanted(
     def enough(said: Found) -> bool:
         return said.worst < math.inf and width(said.noises(workload)) <= half
 
-    for said in (found, None if archive is None else archive.same(workload)):
+    for said in (found, *([] if archive is None else archive.again(workload))):
         if said is not None and enough(said):
             return Wanted(asked, choice, said, None, enough)
     if archive is None or not isinstance(choice.noise, GaussianNoise):
@@ -86,8 +91,9 @@ def wanted(
         rest = chosen(choice.backend, best, workload, dataset, terms)
         return Wanted(asked, choice, before, rest, enough)
 
-    # alone where that is cheaper: a sum of several noises has a bound, not an exact interval
+    # a sum of several noises has a bound, not an exact interval: alone, or raw, may be cheaper
     plans = [bought(before) for before in dict.fromkeys([found, None])]
+    plans.append(Wanted(asked, choice, None, choice, enough, raw=True))
     return min(plans, key=lambda plan: plan.rest.event.rho if plan.rest else 0)
 
 

@@ -108,7 +108,7 @@ class Watched:
     def truth(self, workload: Any) -> list[np.ndarray]:
         """The answers without noise."""
         curator = self.session._curator(self.session.datasets["town"])
-        cells = unseal(curator._cells(workload.domain.names))
+        cells = unseal(curator._cells(workload.domain.names, curator._engine.snapshot()))
         found: list[np.ndarray] = workload.matvec(cells.codes, cells.counts)
         return found
 

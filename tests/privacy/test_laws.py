@@ -84,6 +84,7 @@ def test_randomness_comes_from_the_operating_system_alone():
         "accounting/secret.py": {"urandom"},  # keys
         "curator/bits.py": {"urandom"},
         "curator/engines/duckdb.py": {"urandom"},  # the name of rows that are read once
+        "session/charge.py": {"urandom"},  # the tokens of charges
         "session/session.py": {"urandom"},  # the key of units where there is no file for it
     }
 

@@ -153,3 +153,28 @@ def test_pure_purses_read_pure_releases_alone(path: Path, ledger: Ledger) -> Non
         alice.answer(PART, epsilon=0.05, backend="laplace")
         found = bob.answer(PART, epsilon=0.01)
         assert found.charged.epsilon <= 0.05
+
+
+def test_nothing_is_read_twice(path: Path, ledger: Ledger) -> None:
+    """A copy stands under the number of its source, so that no noise counts twice."""
+    ages = "SELECT age, COUNT(*) FROM town GROUP BY age"
+    part = "SELECT COUNT(*) FROM town WHERE age = 7"
+    with opened(path, ledger, "alice") as alice, opened(path, ledger, "bob") as bob:
+        bob.answer(ages, rho=0.02)
+        assert alice.answer(ages, rho=0.02).reused
+        alice.answer("SELECT COUNT(*) FROM town WHERE age > 4", rho=0.05)
+        before = spent(ledger, "alice")
+        for _ in range(3):
+            assert alice.answer(part, rho=0.02).charged.rho == 0
+        assert spent(ledger, "alice") == before
+        errors = [line[1] for line in alice.answer(ages, rho=0.02).stderr]
+        assert min(errors) > 0.7 * (1 / (2 * 0.02)) ** 0.5
+
+
+def test_of_equal_rises_the_one_that_teaches_less_is_taken(path: Path, ledger: Ledger) -> None:
+    women = "SELECT COUNT(*) FROM town WHERE sex = 'female'"
+    with opened(path, ledger, "alice") as alice, opened(path, ledger, "bob") as bob:
+        bob.answer(women, rho=0.1)
+        alice.answer("SELECT COUNT(*) FROM town WHERE sex = 'male'", rho=0.1)
+        found = alice.answer(women, rho=0.001)
+        assert not found.reused and found.charged.rho == 0

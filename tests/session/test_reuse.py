@@ -202,3 +202,71 @@ def test_a_plan_names_the_statements_that_help(session: Session) -> None:
     assert plan.backend == "reuse"
     named = f'"SELECT COUNT(*) FROM town" and "{men}"'
     assert plan.notes == (f"follows from {named}: nothing will be charged",)
+
+
+LAPLACE = [
+    "SELECT region, COUNT(*) FROM town GROUP BY region",
+    "SELECT sex, AVG(age) FROM town GROUP BY sex",
+    "SELECT COUNT(*), COUNT_IF(smoker), COUNT_IF(age > 4) FROM town",
+]
+
+
+@pytest.mark.parametrize("sql", LAPLACE)
+@pytest.mark.parametrize("pure", [True, False])
+def test_laplace_releases_are_kept_and_repeated(sql: str, pure: bool, path: Path) -> None:
+    ledger = Ledger.memory()
+    ledger.grant("alice", dataset="town", epsilon=10, delta=0 if pure else 1e-6)
+    with Session(path, user="alice", ledger=ledger, settings={"reuse": True}) as session:
+        asked: dict[str, Any] = {"epsilon": 0.2} | ({} if pure else {"backend": "laplace"})
+        plan = session.explain(sql, **asked)
+        found = session.answer(sql, **asked)
+        assert (plan.price, plan.charged) == (found.price, found.charged)
+        again = session.answer(sql, **asked)
+        assert free(again) and again.rows == found.rows
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT age, region, sex, month, COUNT(*) FROM town GROUP BY ALL",
+        "SELECT age, COUNT(*) FROM town GROUP BY CUBE (age)",
+        "SELECT COUNT(*) FROM town WHERE age < 7",
+    ],
+)
+def test_what_is_missing_is_bought_once(sql: str, session: Session) -> None:
+    """The second time it is as accurate as was asked for, and then it is free."""
+    session.answer(sql, rho=0.01)
+    session.answer("SELECT COUNT(*) FROM town WHERE age BETWEEN 2 AND 6", rho=0.002)
+    second = session.answer(sql, rho=0.02)
+    most = max(error for line in second.stderr for error in line if error is not None)
+    alone = session.explain(sql, rho=0.02, reuse=False)
+    told = max(error for line in alone.stderr for error in line if error is not None)
+    assert most <= told * (1 + 1e-5)
+    assert free(session.answer(sql, rho=0.02))
+
+
+@pytest.mark.parametrize(
+    ("sql", "accuracy"),
+    [
+        ("SELECT month, COUNT(*) FROM town GROUP BY CUBE (month)", 5),
+        ("SELECT smoker, COUNT(*), COUNT(age) FROM town WHERE age > 4 GROUP BY CUBE (smoker)", 5),
+        ("SELECT smoker, month, COUNT(*), COUNT(age) FROM town GROUP BY smoker, month", 60),
+    ],
+)
+def test_an_accuracy_never_costs_more_with_reuse_and_is_bought_once(
+    sql: str, accuracy: float, session: Session
+) -> None:
+    fresh = session.explain(sql, accuracy=accuracy, reuse=False).price
+    assert session.explain(sql, accuracy=accuracy).price.rho <= fresh.rho
+    session.answer("SELECT COUNT(*) FROM town", rho=0.003)
+    plan = session.explain(sql, accuracy=accuracy)
+    found = session.answer(sql, accuracy=accuracy)
+    assert plan.price == found.price and found.price.rho <= fresh.rho
+    widths = [
+        (high - low) / 2
+        for lows, highs in zip(found.low, found.high, strict=True)
+        for low, high in zip(lows, highs, strict=True)
+        if low is not None
+    ]
+    assert max(widths) <= accuracy
+    assert free(session.answer(sql, accuracy=accuracy))
