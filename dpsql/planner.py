@@ -33,6 +33,7 @@ from dpsql.release import Candidate, Cost
 from dpsql.schema import Dataset
 
 DEFAULT_SHARE = 100  # a statement without a price costs this part of the grant
+_STEPS = 1 << 12  # of a grid of noises, in a factor of 2
 _CLOSE = 1e-6  # of a variance: what rounding may add to it
 _LEAST = Fraction(1, 1 << 40)  # of a variance or a scale: no noise is drawn that is not 0
 BACKENDS = ("auto", "gaussian", "laplace")
@@ -175,7 +176,7 @@ def _choice(
 
 
 def _accurate(backend: str, workload: Workload, dataset: Dataset, asked: Asked) -> Drawn:
-    """The most noise, within 2^-16 of it, that keeps every interval as narrow as asked for.
+    """The most noise, within 2^-12 of it, that keeps every interval as narrow as asked for.
 
     The width grows with the noise and the price falls, so this is the cheapest. Raises UsageError
     where no noise that can be drawn is that small.
@@ -192,20 +193,39 @@ def _accurate(backend: str, workload: Workload, dataset: Dataset, asked: Asked) 
 
     width = widest(quote(workload, dataset, made(Fraction(64))))
     guess = 64 * (Fraction(accuracy) / Fraction(width)) ** power if width else Fraction(1)
-    low = max(min(_short(guess), Fraction(most)), _LEAST)
-    while not fits(low):
-        if low <= _LEAST:
-            raise UsageError(f"an accuracy of {accuracy:g} is finer than any noise: ask for more")
-        low = max(_short(low / 2), _LEAST)
-    high = min(low * 2, Fraction(most))
-    while high < most and fits(high):
-        low, high = high, min(high * 2, Fraction(most))
-    while high - low > low / (1 << 16):
-        middle = _short((low + high) / 2)
-        if not low < middle < high:
-            break
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return made(low)
+    return made(largest(fits, guess, Fraction(most), _STEPS))
+
+
+def largest(
+    fits: Callable[[Fraction], bool], guess: Fraction, most: Fraction, steps: int
+) -> Fraction:
+    """The largest size on a fixed grid, `steps` to a factor of 2, that `fits`, as all smaller do.
+
+    It is looked for near `guess`. On one grid for all, a wider interval never costs more. Raises
+    UsageError where none fits.
+    """
+    bottom, top = math.ceil(math.log2(_LEAST) * steps), math.floor(math.log2(most) * steps)
+
+    def size(index: int) -> Fraction:
+        return _short(Fraction(2.0 ** (index / steps)))
+
+    low = min(max(math.floor(math.log2(guess) * steps), bottom), top) if guess else bottom
+    step = 1
+    if fits(size(low)):
+        while low < top and fits(size(min(low + step, top))):
+            low, step = min(low + step, top), 2 * step
+        high = min(low + step, top + 1)
+    else:
+        high = low
+        while high > bottom and not fits(size(max(high - step, bottom))):
+            high, step = max(high - step, bottom), 2 * step
+        if high == bottom:
+            raise UsageError("this accuracy is finer than any noise that is drawn: ask for more")
+        low = max(high - step, bottom)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(size(middle)) else (low, middle)
+    return size(low)
 
 
 def _short(size: Fraction) -> Fraction:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.accounting.events import Gaussian
+from dpsql.curator.noise import LARGEST_VARIANCE
 from dpsql.curator.quote import GaussianNoise
 from dpsql.errors import UsageError
 from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.found import Found
 from dpsql.mechanisms.gaussian import short
 from dpsql.mechanisms.noises import Alike
-from dpsql.planner import Asked, Choice, Terms, as_good, choose, chosen, missing
+from dpsql.planner import Asked, Choice, Terms, as_good, choose, chosen, largest, missing
 from dpsql.query.compile import Compiled
 from dpsql.query.estimators import Count
 from dpsql.schema import Dataset
@@ -22,7 +23,6 @@ from dpsql.session.build import widest
 from dpsql.session.settings import Settings
 
 STEPS = 64  # of a grid of variances, in a factor of 2
-_FAR = 1 << 13  # steps from the first guess
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,8 @@ def wanted(
             then = archive.planned(workload, Gaussian(1, short(variance).variance), before)
             return then is not None and width(then.noises(workload)) <= half
 
-        best = short(_most(holds, alone.variance))
+        most = largest(holds, alone.variance, Fraction(LARGEST_VARIANCE), STEPS)
+        best = short(most)
         rest = chosen(choice.backend, best, workload, dataset, terms)
         return Wanted(asked, choice, before, rest, enough)
 
@@ -128,31 +129,3 @@ def accuracy(given: float | str, compiled: Compiled, found: Found | None) -> flo
             f"{min(counts)}: give an accuracy in rows"
         )
     return float(given.rstrip("%")) / 100.0 * min(counts)
-
-
-def _most(holds: Callable[[Fraction], bool], guess: Fraction) -> Fraction:
-    """The largest variance of a fixed grid that `holds`, as all smaller ones do; near `guess`.
-
-    All widths are looked for on one grid, so that a wider one never costs more.
-    """
-
-    def tried(index: int) -> bool:
-        return holds(Fraction(2.0 ** (index / STEPS)))
-
-    low = math.floor(math.log2(guess) * STEPS)
-    step = 1
-    if tried(low):
-        while step < _FAR and tried(low + step):
-            low, step = low + step, 2 * step
-        high = low + step
-    else:
-        high = low
-        while not tried(high - step):
-            high, step = high - step, 2 * step
-            if step > _FAR:
-                raise UsageError("no noise that can be drawn is as small as this accuracy asks for")
-        low = high - step
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if tried(middle) else (low, middle)
-    return Fraction(2.0 ** (low / STEPS))

@@ -106,3 +106,15 @@ def test_an_interval_that_depends_on_the_answer_cannot_be_asked_for(
         with pytest.raises(UsageError, match="the interval of x depends on the answer"):
             ask(sql, accuracy=3)
     assert session.ledger.balance("alice", "town").spent_rho == 0
+
+
+@pytest.mark.parametrize("backend", ["gaussian", "laplace"])
+def test_a_wider_interval_never_costs_more_however_little_wider(
+    backend: str, session: Session
+) -> None:
+    sql = "SELECT COUNT(*) FROM town"
+    prices = [
+        session.explain(sql, accuracy=9 + step / 50, backend=backend).price.rho
+        for step in range(60)
+    ]
+    assert prices == sorted(prices, reverse=True)
