@@ -29,22 +29,30 @@ class Unread:
 
     def purses_of(self, reader: Callable[[Any], T], rows: Iterable[Any]) -> list[T]:
         """The purses of rows that begin with user and dataset."""
-        found = []
-        for row in rows:
-            try:
-                found.append(self.one(reader, row))
-            except LedgerError:
-                if not self.forgiving:
-                    raise
-                key = (row[0], row[1])
-                if key not in self.purses:
-                    self.purses.append(key)
-                    who = f"{row[0]} on {row[1]}" if row[0] != "" else f"all users of {row[1]}"
-                    self.names.append(f"the purse of {who} cannot be read")
-        return found
+
+        def missing(row: Any) -> None:
+            key = (row[0], row[1])
+            if key not in self.purses:
+                self.purses.append(key)
+                who = f"{row[0]} on {row[1]}" if row[0] != "" else f"all users of {row[1]}"
+                self.names.append(f"the purse of {who} cannot be read")
+
+        return self._read(reader, rows, missing)
 
     def entries_of(self, reader: Callable[[Any], T], rows: Iterable[Any]) -> list[T]:
         """The entries of rows that begin with their number."""
+
+        def missing(row: Any) -> None:
+            if row[0] not in self.entries:
+                self.entries.append(row[0])
+                self.names.append(f"entry {row[0]} cannot be read")
+
+        return self._read(reader, rows, missing)
+
+    def _read(
+        self, reader: Callable[[Any], T], rows: Iterable[Any], missing: Callable[[Any], None]
+    ) -> list[T]:
+        """What the rows say; a row that says nothing is `missing` if that is forgiven."""
         found = []
         for row in rows:
             try:
@@ -52,7 +60,5 @@ class Unread:
             except LedgerError:
                 if not self.forgiving:
                     raise
-                if row[0] not in self.entries:
-                    self.entries.append(row[0])
-                    self.names.append(f"entry {row[0]} cannot be read")
+                missing(row)
         return found

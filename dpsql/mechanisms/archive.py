@@ -76,14 +76,9 @@ class Archive:
             if not _few(workload) or self._may_follow(workload):
                 found = self._found(workload, None)
             else:
-                found = self.same(workload)
+                found = self._repeat(workload, self._measured(workload))
             self._said_last[workload] = self._kept.state, found
             return found
-
-    def same(self, workload: Workload) -> Found | None:
-        """What a single release of the very same queries says; None where there is none."""
-        with self._lock:
-            return self._repeat(workload, self._measured(workload))
 
     def again(self, workload: Workload) -> list[Found]:
         """What was said of a workload when it was bought: raw, alone, or with others."""
