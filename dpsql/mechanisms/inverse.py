@@ -33,7 +33,7 @@ Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 Said: TypeAlias = tuple[Floats, Bools]
 
-DENSE = 384  # atoms or rows of a spectral inverse: a tenth of a second
+DENSE = 384  # atoms or rows of a spectral inverse, which takes some 10 ms
 ENTRIES = 1 << 20  # of a dense matrix of rows by atoms
 _RANK = 1e-11  # of the largest eigenvalue: less is nothing
 _CHECKED = 1 << 33  # multiplications that tell whether queries are combinations of rows

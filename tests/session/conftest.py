@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -77,3 +77,21 @@ def town(tmp_path: Path) -> Town:
 @pytest.fixture
 def crowd() -> Callable[..., list[Row]]:
     return people
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
+    places = {"memory": None, "sqlite": str(tmp_path / "a.ledger")}
+    if request.param == "postgres":
+        places["postgres"] = request.getfixturevalue("address")
+    place = places[request.param]
+    with Ledger.memory() if place is None else Ledger.open(place) as opened:
+        for user in ("alice", "bob", "carol"):
+            opened.grant(user, dataset="town", epsilon=100)
+        yield opened
+
+
+@pytest.fixture
+def path(town: Town, crowd: Callable[..., list[Row]]) -> Path:
+    found: Path = town.database("a", crowd(400, 1))
+    return found

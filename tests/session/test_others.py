@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,24 +16,6 @@ from dpsql.session import Session
 Row = tuple[object, ...]
 SQL = "SELECT sex, COUNT(*) AS n FROM town GROUP BY sex"
 PART = "SELECT COUNT(*) AS n FROM town WHERE age > 4"
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    places = {"memory": None, "sqlite": str(tmp_path / "a.ledger")}
-    if request.param == "postgres":
-        places["postgres"] = request.getfixturevalue("address")
-    place = places[request.param]
-    with Ledger.memory() if place is None else Ledger.open(place) as opened:
-        for user in ("alice", "bob", "carol"):
-            opened.grant(user, dataset="town", epsilon=3)
-        yield opened
-
-
-@pytest.fixture
-def path(town: Any, crowd: Callable[..., list[Row]]) -> Path:
-    found: Path = town.database("a", crowd(400, 1))
-    return found
 
 
 def opened(path: Path, ledger: Ledger, user: str) -> Session:

@@ -18,24 +18,6 @@ Row = tuple[object, ...]
 CUBE = "SELECT sex, region, smoker, COUNT(*) AS n FROM town GROUP BY CUBE (sex, region, smoker)"
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    places = {"memory": None, "sqlite": str(tmp_path / "a.ledger")}
-    if request.param == "postgres":
-        places["postgres"] = request.getfixturevalue("address")
-    place = places[request.param]
-    with Ledger.memory() if place is None else Ledger.open(place) as opened:
-        for user in ("alice", "bob"):
-            opened.grant(user, dataset="town", epsilon=100)
-        yield opened
-
-
-@pytest.fixture
-def path(town: Any, crowd: Callable[..., list[Row]]) -> Path:
-    found: Path = town.database("a", crowd(400, 1))
-    return found
-
-
 @pytest.fixture
 def session(path: Path, ledger: Ledger) -> Iterator[Session]:
     with Session(path, user="alice", ledger=ledger, settings={"reuse": True}) as opened:
