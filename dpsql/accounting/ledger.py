@@ -73,7 +73,7 @@ class Ledger:
         self._guard = guarded(book, witness)
         self._states = States()
         self.releases = Releases(book)
-        self.reads = Reads(book, self._write, self._states)
+        self.reads = Reads(book, self._logged, self._states)
 
     @classmethod
     def open(
@@ -255,7 +255,7 @@ class Ledger:
             )
             return Receipt(_rise(price, paying, after, steps), seq), known
 
-        receipt, known = self._until_ended(lambda: self._write(change))
+        receipt, known = self._logged(change)
         for purse, state in known:
             self._states.keep(purse, state)
         return receipt
@@ -369,6 +369,9 @@ class Ledger:
         with contextlib.suppress(LedgerError):  # whoever may only read is refused all the same
             self._write(lambda page: terms.end(page, found))
         raise found
+
+    def _logged(self, change: Callable[[Page], T]) -> T:
+        return self._until_ended(lambda: self._write(change))
 
     def _write(self, change: Callable[[Page], T]) -> T:
         return self._guard.write(self._book, change)

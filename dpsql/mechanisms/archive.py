@@ -231,14 +231,14 @@ class Archive:
     def _choices(self, asked: Columns, few: bool) -> Iterator[tuple[int, ...]]:
         """Sets of linked releases to fit together, those first that say most.
 
-        For a query or two, which are soon bought, the small ones together, and a large one alone.
+        For a query or two, which are soon bought, the small ones together, and large ones alone.
         """
         linked = self._kept.linked(asked)
         order = sorted(linked, key=lambda seq: self._rank(seq, asked))
         if few:
             large = [seq for seq in order if self._rows(seq) > SMALL]
             yield self._together([seq for seq in order if seq not in large], FEW, SMALL)
-            yield from ((seq,) for seq in large[:1])
+            yield from ((seq,) for seq in large[:SINGLES])
             return
         chosen = self._together(order, WORK, math.inf) or tuple(order[:1])
         while chosen:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from dpsql.accounting.filter import holds
 from dpsql.accounting.ledger import Ledger, Receipt, Rise
 from dpsql.accounting.purse import Balance
 from dpsql.curator.curator import rise
@@ -51,7 +52,8 @@ def reading(
 ) -> Reading | None:
     """The cheapest release of others that answers a statement, unless it is cheaper to buy afresh.
 
-    Without an archive of one's own nothing is used again.
+    It is read all the same where a purse holds what reading takes and not what buying does: the
+    cap of all users has paid for it. Without an archive of one's own nothing is used again.
     """
     if archive is None or plan.rest is None:
         return None
@@ -67,13 +69,15 @@ def reading(
             continue  # what it cost is not known any more
         if pure and read.rise.price.epsilon is None:
             continue
-        if best is None or _cost(read.rise, pure) < _cost(best.rise, pure):
+        if best is None or _rank(read.rise, pure) < _rank(best.rise, pure):
             best = read
     if best is None:
         return None
     noise = plan.rest.noise
     fresh = rise(ledger, user, dataset, archive.name[2], compiled.workload, noise)
-    return best if _cost(best.rise, pure) <= _cost(fresh, pure) else None
+    if _cost(best.rise, pure) <= _cost(fresh, pure) or (_held(best.rise) and not _held(fresh)):
+        return best
+    return None
 
 
 def taken(
@@ -97,6 +101,17 @@ def taken(
     price, charged = (tell.price(p, terms) for p in (read.rise.price, receipt.charged))
     paid = Paid(REUSE, price, charged, tell.budget(receipt.after), True, tuple(notes))
     return receipt, answered, paid
+
+
+def _held(rise: Rise) -> bool:
+    """Whether every purse that has to pay can."""
+    after = rise.after
+    return all(holds(each.grant, each.spent) for each in (after, *after.others))
+
+
+def _rank(found: Rise, pure: bool) -> tuple[bool, tuple[int, int]]:
+    """What can be paid first, and of that the cheapest."""
+    return not _held(found), _cost(found, pure)
 
 
 def _cost(found: Rise, pure: bool) -> tuple[int, int]:

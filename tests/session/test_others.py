@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from dpsql.accounting.convert import epsilon_of
 from dpsql.accounting.ledger import Ledger
 from dpsql.accounting.purse import EVERYBODY
 from dpsql.accounting.verify import verify
 from dpsql.curator.curator import Curator
-from dpsql.errors import BudgetExceeded
+from dpsql.errors import BudgetExceeded, NoGrant
 from dpsql.session import Session
 
 Row = tuple[object, ...]
@@ -158,3 +159,32 @@ def test_of_equal_rises_the_one_that_teaches_less_is_taken(path: Path, ledger: L
         alice.answer("SELECT COUNT(*) FROM town WHERE sex = 'male'", rho=0.1)
         found = alice.answer(women, rho=0.001)
         assert not found.reused and found.charged.rho == 0
+
+
+def test_what_the_cap_refuses_is_read_where_others_have_bought_it(
+    path: Path, ledger: Ledger
+) -> None:
+    """To buy a part would be cheaper, but all users together have nothing left."""
+    with opened(path, ledger, "alice") as alice, opened(path, ledger, "bob") as bob:
+        alice.answer("SELECT age, COUNT(*) FROM town GROUP BY age", rho=0.01)
+        ledger.cap(dataset="town", epsilon=epsilon_of(cap(ledger), 1e-6))
+        part = "SELECT COUNT(*) FROM town WHERE age = 3"
+        plan, found = bob.explain(part, rho=0.001), bob.answer(part, rho=0.001)
+        assert found.reused and found.charged == plan.charged and plan.backend == "reuse"
+        assert found.charged.rho == pytest.approx(0.01)
+        with pytest.raises(BudgetExceeded):
+            bob.answer("SELECT COUNT(*) FROM town WHERE sex = 'male'", rho=0.001)
+
+
+def test_a_reading_after_the_end_of_a_grant_is_logged_as_such(
+    path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.grant("bob", dataset="town", epsilon=1, until="2030-01-01")
+    with opened(path, ledger, "alice") as alice, opened(path, ledger, "bob") as bob:
+        alice.answer(SQL, rho=0.004)
+        seq = list(ledger.log())[-1].seq
+        monkeypatch.setattr("dpsql.accounting.reads.now", lambda: "2031-01-01T00:00:00.000+00:00")
+        with pytest.raises(NoGrant):
+            ledger.reads.charge("bob", "town", seq, statement=SQL)
+        assert [entry.kind for entry in ledger.log()][-1] == "end"
+        assert bob.user == "bob"
