@@ -97,15 +97,15 @@ def weight_names(weight: Weight) -> set[str]:
 
 
 def slices(
-    representatives: Mapping[str, NDArray[np.int64]],
+    representatives: Mapping[str, NDArray[np.int64]], cells: int = _SLICE
 ) -> Iterator[tuple[dict[str, NDArray[np.int64]], int]]:
-    """The combinations of representatives, some at a time: their codes, and how many they are."""
+    """The combinations of representatives, about `cells` at a time: their codes, and how many."""
     if not representatives:
         yield {}, 1
         return
     widest = max(representatives, key=lambda name: len(representatives[name]))
     codes = representatives[widest]
-    each = max(1, _SLICE * len(codes) // combinations(representatives))
+    each = max(1, cells * len(codes) // combinations(representatives))
     for start in range(0, len(codes), each):
         yield product({**representatives, widest: codes[start : start + each]})
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.events import Event
+from dpsql.accounting.footprint import Footprint
 from dpsql.accounting.ledger import Grant, Ledger, Receipt, Rise
 from dpsql.curator import noise as samplers
 from dpsql.curator.cells import Cells, project
@@ -26,6 +27,7 @@ from dpsql.curator.quote import GaussianNoise, LaplaceNoise, Noise, quote
 from dpsql.curator.sealed import Sealed, unseal
 from dpsql.errors import InternalError, SourceError
 from dpsql.query.linear import Workload
+from dpsql.query.strategy import Strategy
 from dpsql.schema import Dataset
 
 _CACHE_BYTES = 256 << 20
@@ -33,7 +35,9 @@ _CACHE_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measurement:
-    """Noisy answers, one array of (groups, weights) a block; the event that paid; the receipt."""
+    """Noisy answers, one array of (groups, weights) a block, or of (groups, rows) a part of a
+    strategy; the event that paid; the receipt.
+    """
 
     answers: tuple[NDArray[np.int64], ...]
     event: Event
@@ -52,14 +56,15 @@ class Curator:
 
     def measure(
         self,
-        workload: Workload,
+        asked: Workload | Strategy,
         noise: Noise,
         statement: str,
         paid: Callable[[Receipt], None] | None = None,
         grant: Grant | None = None,
         token: str = "",
     ) -> Measurement:
-        """The workload's answers with noise, after its price is paid; `paid` gets the receipt.
+        """The answers of a workload, or the values of a strategy, with noise, after its price is
+        paid; `paid` gets the receipt.
 
         `grant` is what the noise was chosen under; under another one Regranted is raised. By its
         `token` the charge is found in the log.
@@ -70,14 +75,14 @@ class Curator:
         """
         self._engine.ready()  # a source that is gone, was changed or cannot be read costs nothing
         dataset = self._engine.dataset
-        event = quote(workload, dataset, noise)
+        event = quote(asked, dataset, noise)
         snapshot = self._engine.snapshot()
         receipt = self._ledger.charge(
             self._user,
             dataset.name,
             event,
             statement=statement,
-            footprint=footprint(workload, dataset, noise),
+            footprint=_footprint(asked, dataset, noise),
             snapshot=_people_of(dataset, snapshot),
             people=_people(dataset),
             grant=grant,
@@ -87,7 +92,7 @@ class Curator:
         try:
             if paid is not None:
                 paid(receipt)
-            return Measurement(tuple(self._noisy(workload, noise, snapshot)), event, receipt)
+            return Measurement(tuple(self._noisy(asked, noise, snapshot)), event, receipt)
         except (SourceError, InternalError) as error:
             failure = type(error)(str(error))
         except Exception:
@@ -102,10 +107,16 @@ class Curator:
     # -- behind the wall -----------------------------------------------------------------------
 
     def _noisy(
-        self, workload: Workload, noise: Noise, snapshot: str
+        self, asked: Workload | Strategy, noise: Noise, snapshot: str
     ) -> Sequence[NDArray[np.int64]]:
-        cells = unseal(self._cells(workload.domain.names, snapshot))
-        true = workload.matvec(cells.codes, cells.counts)
+        if isinstance(asked, Workload):
+            cells = unseal(self._cells(asked.domain.names, snapshot))
+            true = asked.matvec(cells.codes, cells.counts)
+        else:
+            true = []
+            for part in asked.parts:
+                cells = unseal(self._cells(part.workload.domain.names, snapshot))
+                true.append(part.matvec(cells.codes, cells.counts))
         size = sum(block.size for block in true)
         match noise:
             case GaussianNoise(variance=variance):
@@ -156,7 +167,12 @@ class Curator:
 
 
 def rise(
-    ledger: Ledger, user: str, dataset: Dataset, snapshot: str, workload: Workload, noise: Noise
+    ledger: Ledger,
+    user: str,
+    dataset: Dataset,
+    snapshot: str,
+    asked: Workload | Strategy,
+    noise: Noise,
 ) -> Rise:
     """What `measure` would take from the purses of `user` on this snapshot; free, reads no row.
 
@@ -165,11 +181,20 @@ def rise(
     return ledger.rise(
         user,
         dataset.name,
-        quote(workload, dataset, noise),
-        footprint=footprint(workload, dataset, noise),
+        quote(asked, dataset, noise),
+        footprint=_footprint(asked, dataset, noise),
         snapshot=_people_of(dataset, snapshot),
         people=_people(dataset),
     )
+
+
+def _footprint(asked: Workload | Strategy, dataset: Dataset, noise: Noise) -> Footprint:
+    if isinstance(asked, Workload):
+        return footprint(asked, dataset, noise)
+    from dpsql.curator import mixed
+
+    assert isinstance(noise, GaussianNoise)  # `quote` refused others
+    return mixed.footprint(asked, dataset, noise.variance)
 
 
 def _people_of(dataset: Dataset, snapshot: str) -> str:

@@ -6,8 +6,7 @@ are touched, and a histogram of the whole table costs everybody the same.
 
 Where the classes of all blocks together are too many for one table, each block has its own; where
 those of one block are too many, the conditions that tell most apart count as true, and weights of
-too many classes as their largest value; and classes that lose about as much are joined until few
-enough are left to be kept in a ledger. All these are bounds from above; the largest loss stays.
+too many classes as their largest value. All these are bounds from above; the largest loss stays.
 """
 
 from __future__ import annotations
@@ -22,20 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.events import PICO, shifted
-from dpsql.accounting.footprint import MOST_ENTRIES, Axis, Factor, Footprint, Loss
+from dpsql.accounting.footprint import MOST_ENTRIES, Footprint, Loss
 from dpsql.accounting.purse import LIMIT, Price
 from dpsql.curator.columns import Family, weight_names
 from dpsql.curator.norms import family
 from dpsql.curator.quote import GaussianNoise, LaplaceNoise, Noise, quote
+from dpsql.curator.reduced import reduced
 from dpsql.query.canon import families as canonical
-from dpsql.query.linear import Classes, Workload, alike, classes, product, ranked
+from dpsql.query.linear import Classes, Workload, classes, product, ranked
 from dpsql.query.predicate import mentioned
 from dpsql.schema import Dataset, Neighbours
 
 _WORK = 1 << 22  # entries of a table times weights and tests
 _KEPT = 1 << 16  # entries of tables times weights that are remembered of a workload
-_RUNS = 1 << 12  # of a column's classes; a column of more is left out
-_ENTRIES = 1 << 12  # of a table that is kept in a ledger
 _NOISES = 4  # whose footprints are remembered of a workload
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -176,7 +174,7 @@ def _loss(parts: Sequence[_Part], losses: Callable[[_Part], Ints], price: int, p
     constant, factors = 0, []
     for part in parts:
         table = np.minimum(losses(part), LIMIT if pairs else price)
-        least, factor = _reduced(part.classes, table.reshape(part.shape), part.least)
+        least, factor = reduced(part.classes, table.reshape(part.shape), part.least)
         constant += least
         factors += [factor] if factor is not None else []
     if pairs:
@@ -189,50 +187,6 @@ def _loss(parts: Sequence[_Part], losses: Callable[[_Part], Ints], price: int, p
     elif not factors:
         return Loss(constant)
     return Loss(constant, tuple(factors), most, pairs)
-
-
-def _reduced(columns: Mapping[str, Classes], table: Ints, apart: bool) -> tuple[int, Factor | None]:
-    """A table as its least entry and a factor of the rest, with no more classes than it must.
-
-    If all classes are told `apart`, none are joined.
-    """
-    axes: list[Axis] = []
-    for name, merged in columns.items():
-        place = len(axes)
-        codes, number = merged.of, merged.number
-        if not apart:
-            told, first = alike(table.swapaxes(place, 0).reshape(table.shape[place], -1))
-            codes, number = told[codes], len(first)
-        starts = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist()]
-        if len(starts) > _RUNS:
-            table, apart = table.max(axis=place), False
-        elif number == 1:
-            table = np.asarray(table.take(0, axis=place))
-        else:
-            table = table if apart else table.take(first, axis=place)
-            axes.append(Axis(name, tuple(starts), tuple(codes[starts].tolist())))
-    axes, table = _joined(axes, table)
-    least = int(table.min())
-    rest = (table - least).reshape(-1)
-    return least, Factor(tuple(axes), tuple(rest.tolist())) if rest.any() else None
-
-
-def _joined(axes: list[Axis], table: Ints) -> tuple[list[Axis], Ints]:
-    """A table of fewer entries: on the longest axis every two classes of like losses are one."""
-    while table.size > _ENTRIES:
-        place = int(np.argmax(table.shape))
-        size = table.shape[place]
-        order = np.argsort(np.moveaxis(table, place, 0).reshape(size, -1).max(axis=1))
-        pairs = np.arange(0, size, 2)
-        table = np.maximum.reduceat(table.take(order, axis=place), pairs, axis=place)
-        rank = np.empty(size, np.int64)
-        rank[order] = np.arange(size) // 2
-        axis = axes[place]
-        codes = rank[list(axis.classes)]
-        fresh = np.flatnonzero(np.diff(codes, prepend=-1)).tolist()
-        starts = tuple(axis.starts[run] for run in fresh)
-        axes[place] = Axis(axis.name, starts, tuple(codes[fresh].tolist()))
-    return axes, table
 
 
 def _parts(workload: Workload) -> tuple[_Part, ...]:

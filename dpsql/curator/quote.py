@@ -11,6 +11,7 @@ from typing import TypeAlias
 from dpsql.accounting.events import Event, Gaussian, Laplace
 from dpsql.curator.sensitivity import Sensitivity, sensitivity
 from dpsql.query.linear import Workload
+from dpsql.query.strategy import Strategy
 from dpsql.schema import Dataset
 
 
@@ -45,9 +46,18 @@ def moved(workload: Workload, dataset: Dataset) -> Sensitivity:
     return found[1]
 
 
-def quote(workload: Workload, dataset: Dataset, noise: Noise) -> Event:
-    """The event that measuring the workload with this noise is."""
-    return _event(moved(workload, dataset), noise)
+def quote(asked: Workload | Strategy, dataset: Dataset, noise: Noise) -> Event:
+    """The event that measuring a workload or a strategy with this noise is.
+
+    Raises ValueError for a strategy with Laplace noise.
+    """
+    if isinstance(asked, Workload):
+        return _event(moved(asked, dataset), noise)
+    if not isinstance(noise, GaussianNoise):
+        raise ValueError("strategies are measured with Gaussian noise")
+    from dpsql.curator.mixed import reach
+
+    return Gaussian(reach(asked, dataset).squared, noise.variance)
 
 
 @functools.lru_cache(256)

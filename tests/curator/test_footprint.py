@@ -17,6 +17,7 @@ from dpsql.accounting.footprint import Footprint, Loss
 from dpsql.accounting.joint import Joint, largest
 from dpsql.accounting.purse import Price
 from dpsql.curator import footprint as footprints
+from dpsql.curator import reduced as kept
 from dpsql.curator.footprint import footprint
 from dpsql.curator.quote import GaussianNoise, LaplaceNoise, quote
 from dpsql.domain import Domain
@@ -177,7 +178,7 @@ def test_classes_that_are_joined_lose_no_more_than_the_worst_of_them_did(
 ) -> None:
     exact = footprint(workload, dataset(rows=rows), GaussianNoise(VARIANCE))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(footprints, "_ENTRIES", room)
+        patch.setattr(kept, "ENTRIES", room)
         footprints._MADE.clear()
         joined = footprint(workload, dataset(rows=rows), GaussianNoise(VARIANCE))
     assert all(len(factor.table) <= room for factor in joined.rho.factors)

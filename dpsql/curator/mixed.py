@@ -1,0 +1,198 @@
+"""How far the values of a strategy move between neighbours, from the integers that are measured.
+
+A row in cell x moves the values of a part by A w_x, the matrix applied to its column of W: where it
+is applied group by group, once for each grouping. Sums of whole numbers below 2^53 are exact in
+floats; above that they are rounded up by more than all their roundings. Parts are measured on the
+same people, so their largest squares add: a bound, where there are several.
+
+Under replace-one a pair moves the values by the difference of two columns. These are compared where
+they are few; else such a difference is at most twice the longest.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.accounting.events import Gaussian
+from dpsql.accounting.footprint import MOST_ENTRIES, Factor, Footprint, Loss
+from dpsql.accounting.purse import LIMIT, Price
+from dpsql.curator.columns import slices
+from dpsql.curator.reduced import reduced
+from dpsql.errors import UsageError
+from dpsql.query.canon import tables
+from dpsql.query.linear import Classes, classes, combinations, product
+from dpsql.query.strategy import EXACT, Mixed, Strategy
+from dpsql.schema import Dataset, Neighbours
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+WORK = 1 << 36  # multiplications that are made to look at every column
+HELD = 1 << 22  # entries of columns at a time
+PAIRS = 1 << 11  # columns that are compared with each other
+GRADES = 64  # different losses of a part
+_LARGEST = 1 << 127  # events hold integers below it
+
+
+class Reach(NamedTuple):
+    """How far a strategy's values move: the square of their L2 sensitivity; not `exact`: at most.
+
+    `parts` has the same for each part, under add-remove.
+    """
+
+    squared: int
+    exact: bool
+    parts: tuple[int, ...]
+
+
+_KNOWN: weakref.WeakKeyDictionary[Strategy, tuple[object, Reach]] = weakref.WeakKeyDictionary()
+_TOLD: weakref.WeakKeyDictionary[Mixed, Mapping[str, Classes]] = weakref.WeakKeyDictionary()
+
+
+def reach(strategy: Strategy, dataset: Dataset) -> Reach:
+    """How far a strategy's values move between neighbours; computed once a strategy.
+
+    Raises UsageError for one beyond the integers that are computed and noised exactly.
+    """
+    rows, relation = dataset.unit.max_rows, dataset.neighbours
+    known = _KNOWN.get(strategy)
+    if known is None or known[0] != (rows, relation):
+        found = [_longest(part) for part in strategy.parts]
+        squared = [max(size, 1) for size, _ in found]
+        exact = len(found) == 1 and found[0][1]
+        if relation is Neighbours.REPLACE_ONE:
+            apart = [_farthest(p, size) for p, size in zip(strategy.parts, squared, strict=True)]
+            squared, exact = [size for size, _ in apart], exact and apart[0][1]
+        total = sum(squared) * rows**2
+        if total >= _LARGEST:
+            raise UsageError(f"a unit of {rows:,} rows can move the values by more than is noised")
+        known = (rows, relation), Reach(total, exact, tuple(n * rows**2 for n in squared))
+        _KNOWN[strategy] = known
+    return known[1]
+
+
+def footprint(strategy: Strategy, dataset: Dataset, variance: Fraction) -> Footprint:
+    """What measuring a strategy with noise of this variance costs a person in each cell.
+
+    Its largest loss is the price of the event.
+    """
+    moved = reach(strategy, dataset)
+    price = Price.of(Gaussian(moved.squared, variance))
+    if price.rho > LIMIT or dataset.neighbours is Neighbours.REPLACE_ONE:
+        return Footprint(Loss(min(price.rho, LIMIT)), None)
+    constant, factors = 0, list[Factor]()
+    for part, squared in zip(strategy.parts, moved.parts, strict=True):
+        top = Gaussian(squared, variance).rho
+        told = _told(part)
+        if math.prod(of.number for of in told.values()) > MOST_ENTRIES:
+            constant += top
+            continue
+        grades = np.ceil(_squares(part, told) * (GRADES * dataset.unit.max_rows**2 / squared))
+        losses = [-(-top * int(grade) // GRADES) for grade in np.minimum(grades, GRADES)]
+        table = np.array(losses, np.int64).reshape([of.number for of in told.values()])
+        least, factor = reduced(told, table, False)
+        constant += least
+        factors += [factor] if factor is not None else []
+    if constant >= price.rho or not factors:
+        return Footprint(Loss(price.rho if constant >= price.rho else constant), None)
+    most = min(price.rho - constant, sum(factor.largest for factor in factors))
+    return Footprint(Loss(constant, tuple(factors), most), None)
+
+
+def _told(part: Mixed) -> Mapping[str, Classes]:
+    """The classes of the codes of each column that a part tells apart."""
+    if part not in _TOLD:
+        blocks = part.workload.blocks
+        kept = tables(blocks)
+        if not part.whole:  # which group a row is in makes no difference
+            keys = {id(t) for block in blocks for g in block.groupings for _, t, _ in g.keys}
+            kept = [(domain, table) for domain, table in kept if id(table) not in keys]
+        names = {name for domain, _ in kept for name in domain.names}
+        domain = part.workload.domain
+        told = domain.project([name for name in domain.names if name in names])
+        _TOLD[part] = classes(told, kept)
+    return _TOLD[part]
+
+
+def _squares(part: Mixed, told: Mapping[str, Classes]) -> Floats:
+    """The squared length of the column of each combination of classes, last column fastest."""
+    codes, count = product({name: of.first for name, of in told.items()})
+    return np.concatenate([_lengths(part, some, n) for some, n in _cut(codes, count, part.width)])
+
+
+def _cut(codes: dict[str, Ints], count: int, width: int) -> Iterator[tuple[dict[str, Ints], int]]:
+    step = max(1, HELD // width)
+    for start in range(0, count, step):
+        stop = min(start + step, count)
+        yield {name: c[start:stop] for name, c in codes.items()}, stop - start
+
+
+def _lengths(part: Mixed, codes: Mapping[str, Ints], count: int) -> Floats:
+    """Upper bounds on the squared lengths of A w of some cells; exact below 2^53."""
+    matrix = part.matrix.astype(np.float64)
+    listed = part.columns(codes, count)
+    found = np.zeros(count)
+    for times, columns in listed:
+        found += times * np.einsum("rc,rc->c", mixed := matrix @ columns, mixed)
+    return np.where(found < EXACT, found, found * (1.0 + _doubt(part, len(listed))))
+
+
+def _doubt(part: Mixed, terms: int) -> float:
+    """More than all roundings of a sum of squares, as a part of it."""
+    return (len(part.matrix) + terms + 8) * 2.0**-51
+
+
+def _longest(part: Mixed) -> tuple[int, bool]:
+    """The largest squared length of a column, and whether all were looked at."""
+    told = {name: of.first for name, of in _told(part).items()}
+    times = 1 if part.whole else len(part.workload.blocks)
+    if combinations(told) * part.matrix.size * times > WORK:
+        return _bound(part), False
+    best = 0.0
+    for codes, count in slices(told, max(1, HELD // part.width)):
+        best = max(best, float(_lengths(part, codes, count).max(initial=0.0)))
+    return math.ceil(best), True
+
+
+def _bound(part: Mixed) -> int:
+    """A bound that looks at no column: no row moves a query by more than its largest weight."""
+    norms = np.sqrt(np.einsum("rk,rk->k", part.matrix * 1.0, part.matrix * 1.0))
+    squares, total, start = 0.0, 0.0, 0
+    for block in part.workload.blocks:
+        sizes = np.array([weight.largest for weight in block.weights], np.float64)
+        if not part.whole:
+            squares += len(block.groupings) * float(sizes @ norms) ** 2
+            continue
+        for grouping in block.groupings:  # a row is in one group of each
+            stop = start + grouping.size * len(sizes)
+            total += float((norms[start:stop].reshape(-1, len(sizes)) @ sizes).max(initial=0.0))
+            start = stop
+    return math.ceil((squares + total**2) * (1.0 + 2.0**-20))
+
+
+def _farthest(part: Mixed, longest: int) -> tuple[int, bool]:
+    """The largest squared distance of two columns, or of one and nothing; whether it is exact."""
+    told = {name: of.first for name, of in _told(part).items()}
+    if combinations(told) > PAIRS:
+        return 4 * longest, False
+    codes, count = product(told)
+    matrix = part.matrix.astype(np.float64)
+    listed = part.columns(codes, count)
+    apart = np.zeros((count, count))
+    for times, columns in listed:
+        mixed = matrix @ columns
+        inner = mixed.T @ mixed
+        size = np.diag(inner)
+        near = -2.0 * inner if part.whole else np.maximum(-2.0 * inner, 0.0)  # or other groups
+        apart += times * (size + size[:, None] + near)
+    most = float(apart.max(initial=0.0))
+    if most >= EXACT:
+        most += 4.0 * longest * _doubt(part, len(listed))
+    return max(math.ceil(most), longest), part.whole
