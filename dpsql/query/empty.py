@@ -59,7 +59,7 @@ class Empty:
         self._root.execute(f"SET GLOBAL disabled_optimizers = '{unused}'")
         self._root.execute("SET enable_external_access = false")
         self._root.execute("SET lock_configuration = true")
-        self._local = threading.local()
+        self._local = threading.local()  # connections for a thread's queries and for its parsing
         self._open: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
         self._made: set[str] = set()
         self._holders: Counter[str] = Counter()
@@ -79,7 +79,7 @@ class Empty:
         return cursor
 
     def interrupt(self) -> None:
-        """Stop what any thread runs here; it raises KeyboardInterrupt there."""
+        """Stop the queries that any thread runs here; they raise KeyboardInterrupt there."""
         for connection in list(self._open):
             connection.interrupt()
 
@@ -87,11 +87,12 @@ class Empty:
 
     def parse(self, sql: str) -> list[dict[str, Any]]:
         """DuckDB's own syntax trees of the SELECT statements in `sql`. Raises EmptyError."""
-        if not getattr(self._local, "parses", False):
-            self._connection.execute(_PARSE)
-            self._local.parses = True
+        parser: duckdb.DuckDBPyConnection | None = getattr(self._local, "parser", None)
+        if parser is None:  # not among those that `interrupt` stops: any session may parse here
+            parser = self._local.parser = self._root.cursor()
+            parser.execute(_PARSE)
         with _own_errors():
-            found = self._connection.execute(f"EXECUTE parse({text_literal(sql)})").fetchone()
+            found = parser.execute(f"EXECUTE parse({text_literal(sql)})").fetchone()
         assert found is not None
         tree = json.loads(found[0])
         if tree["error"]:
@@ -194,17 +195,29 @@ def _own_errors() -> Iterator[None]:
         raise EmptyError(type(error).__name__) from None
 
 
-_SHARED: list[Empty] = []
 _OPENING = threading.Lock()
+_UNTAKEN: list[Empty] = []
+_PARSES: list[weakref.ref[Empty]] = []
 
 
-def shared() -> Empty:
-    """The one empty database of this process, opened at first use."""
-    if not _SHARED:
-        with _OPENING:
-            if not _SHARED:
-                _SHARED.append(Empty())
-    return _SHARED[0]
+def parsing() -> Empty:
+    """An empty database to parse in, and for nothing else: others may have tables there."""
+    with _OPENING:
+        found = _PARSES[0]() if _PARSES else None
+        if found is None:
+            found = Empty()
+            _UNTAKEN[:], _PARSES[:] = [found], [weakref.ref(found)]
+        return found
+
+
+def taken() -> Empty:
+    """An empty database for the caller's tables alone; it may parse for everybody.
+
+    Whoever asks first after a text was parsed is given the one that parsed it, for to open
+    another takes longer than most answers.
+    """
+    with _OPENING:
+        return _UNTAKEN.pop() if _UNTAKEN else Empty()
 
 
 def tokens(sql: str) -> list[tuple[int, str]]:

@@ -8,7 +8,6 @@ format): what is not in this table is refused by name.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -300,7 +299,9 @@ def refused(call: Call) -> tuple[str, Span | None, str]:
     elif name in DIALECTS:
         reason, hint = "is of another dialect", DIALECTS[name]
     else:
-        near = difflib.get_close_matches(name, [*SIGNATURES, *AGGREGATES], 1, 0.75)
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, [*SIGNATURES, *AGGREGATES], 1, 0.75)
         reason = "is not among the functions that are answered"
         hint = (
             f"{near[0]}(...), if that is meant" if near

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpsql.domain import Domain
 from dpsql.query.declared import Refuse, sql
 from dpsql.query.describe import Describer, Outputs, Params
-from dpsql.query.empty import SCHEMA, Empty, EmptyError
+from dpsql.query.empty import SCHEMA, Empty, EmptyError, taken
 from dpsql.query.expr import Column, Const, Expr, columns, quote, render, walk, written
 from dpsql.query.failure import explain
 from dpsql.query.integers import compared
@@ -60,7 +60,7 @@ class Grid:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._empty = Empty()
+        self._empty = taken()
         self._describer = Describer(dataset, self._empty)
         self._kept: OrderedDict[tuple[str, Expr], Any] = OrderedDict()
         self._bytes = 0

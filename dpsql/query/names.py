@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
@@ -107,7 +106,9 @@ class Names:
             raise self._refuse(f"{name.upper()} {reason}", ref.span, hint)
         known = [shown for shown, _ in scope.names.values()]
         choices = {n.lower(): n for n in [*known, *aliases]}
-        near = difflib.get_close_matches(name.lower(), choices, 1, 0.7)
+        from difflib import get_close_matches
+
+        near = get_close_matches(name.lower(), choices, 1, 0.7)
         listed = ", ".join(map(written, known[:12])) + (", ..." if len(known) > 12 else "")
         hint = written(choices[near[0]]) if near else f"a declared column: {listed}"
         if not path and not near and not re.fullmatch(r"\w+", name, re.ASCII):

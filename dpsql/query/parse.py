@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from dpsql.query.broken import syntax
 from dpsql.query.clauses import Clauses
-from dpsql.query.empty import EmptyError, shared
+from dpsql.query.empty import EmptyError, parsing
 from dpsql.query.expr import Param, Span
 from dpsql.query.syntax import Query
 from dpsql.query.text import Text, Token
@@ -176,7 +176,7 @@ def _ask(text: Text, found: list[Token]) -> Ask:
     if cut is not None:
         sql = sql[: cut.start] + " " * (cut.end - cut.start) + sql[cut.end :]
     try:
-        nodes = shared().parse(sql)
+        nodes = parsing().parse(sql)
     except EmptyError as error:
         raise syntax(text, found, error, _READ_ONLY) from None
     if len(nodes) != 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,7 +98,9 @@ class Sources:
             alike = [d for n, d in self._datasets.items() if fold(n) == fold(name)]
             found = alike[0] if len(alike) == 1 else None
         if found is None or (len(path) > 1 and [fold(p) for p in path[:-1]] != ["main"]):
-            near = difflib.get_close_matches(name.lower(), self._datasets, 1, 0.6)
+            from difflib import get_close_matches
+
+            near = get_close_matches(name.lower(), self._datasets, 1, 0.6)
             hint = f"FROM {written(near[0])}" if near else f"FROM one of: {self._listed()}"
             raise self._refuse(f"there is no dataset {'.'.join(path)!r}", span, hint)
         fields = tuple((c.name, Column(c.name)) for c in found.columns)

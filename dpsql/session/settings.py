@@ -8,7 +8,6 @@ Nearest to the statement wins: OPTIONS in its text, then the arguments of the ca
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -112,7 +111,9 @@ def check(name: str) -> None:
         return
     if name in _LATER:
         raise UsageError(f"{name} is not available yet: {_LATER[name]} comes in a later version")
-    near = difflib.get_close_matches(name, NAMES, 1)
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, NAMES, 1)
     hint = f"did you mean {near[0]}? " if near else ""
     raise UsageError(f"there is no setting {name!r}; {hint}the settings are: {', '.join(NAMES)}")
 

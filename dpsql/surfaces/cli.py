@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -18,7 +19,10 @@ from dpsql.surfaces.run import Run
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `dpsql` with the arguments (those of the process by default); gives the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    run, code = Run(), 0
+    alone = arguments is None  # the process is this run's, and ends with it
+    if alone:  # idle threads of NumPy's spin for 2^20 ticks, not 2^26 or more, before they sleep
+        os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
+    run, code = Run(alone=alone), 0
     with run.listening():
         try:
             code = _run(given, run)
@@ -28,8 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except OSError:
             _abandon(sys.stdout)  # it is full or gone
             code = code or 2
-    if arguments is None:
+    if alone:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said; the process ends
+        gc.freeze()  # and its memory with it: nothing is searched for cycles
     return code
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 from collections.abc import Iterator
@@ -20,7 +21,8 @@ class Run:
     """What one run of the command knows when it ends.
 
     `asking` while a statement is answered and shown; `interrupted` once Ctrl-C was pressed,
-    whatever error a library made of it; `holding` while Ctrl-C waits.
+    whatever error a library made of it; `holding` while Ctrl-C waits. `alone` where the process
+    does nothing else.
     """
 
     session: Session | None = None
@@ -29,6 +31,7 @@ class Run:
     asking: bool = False
     interrupted: bool = False
     holding: bool = True
+    alone: bool = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -62,10 +65,15 @@ class Run:
     def importing(self) -> Iterator[None]:
         """Let Ctrl-C wait: DuckDB and NumPy abort when their import is interrupted."""
         self.holding = True
+        if self.alone:
+            gc.disable()  # modules stay, so none of their parts is garbage
         try:
             yield
         finally:
             self.holding = False
+            if self.alone:
+                gc.freeze()
+                gc.enable()
         self._wake()
 
     @contextmanager

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dpsql.errors import Refused
 from dpsql.query.clauses import Clauses
 from dpsql.query.convert import MAX_NESTING, Converter
-from dpsql.query.empty import shared
+from dpsql.query.empty import parsing
 from dpsql.query.expr import (
     Call,
     Case,
@@ -119,7 +119,7 @@ SQL = "SELECT a + 1 AS x, COUNT(b) FILTER (WHERE NOT c), CASE WHEN d IN (1, 2) T
 
 def test_an_unknown_field_that_is_set_anywhere_in_an_expression_is_refused() -> None:
     text = Text(SQL)
-    tree = shared().parse(SQL)[0]
+    tree = parsing().parse(SQL)[0]
     count = len([node for node in _nodes(tree) if "class" in node])
     assert count > 20
     for index in range(count):
@@ -135,7 +135,7 @@ def test_an_unknown_field_that_is_set_anywhere_in_an_expression_is_refused() -> 
 
 
 def test_an_unknown_class_or_clause_is_refused() -> None:
-    text, tree = Text(SQL), shared().parse(SQL)[0]
+    text, tree = Text(SQL), parsing().parse(SQL)[0]
     tree["a_new_clause"] = {"x": 1}
     assert Clauses(text).query(tree).foreign == "the clause a_new_clause"
     node = {"class": "NEW", "type": "NEW", "query_location": 7}
@@ -210,7 +210,7 @@ def test_every_node_of_a_query_refuses_a_field_that_is_not_known() -> None:
         "WITH q(z) AS (SELECT a FROM t) SELECT z::DECIMAL(4,2) AS x, COUNT(*) FROM "
         "(SELECT z FROM q AS r(z)) AS s GROUP BY z ORDER BY z DESC LIMIT 3"
     )
-    text, tree = Text(sql), shared().parse(sql)[0]
+    text, tree = Text(sql), parsing().parse(sql)[0]
     kept = Clauses(text).query(tree)
 
     def nodes(found: Any) -> list[dict[str, Any]]:

@@ -5,6 +5,8 @@ The session is scripted here, so that each thing can go wrong on purpose.
 
 from __future__ import annotations
 
+import ast
+import os
 import signal
 import subprocess
 import sys
@@ -89,3 +91,40 @@ def test_many_rows_stream() -> None:
         assert sum(1 for _ in child.stdout) == 200_001
         assert child.wait(20) == 0
     assert time.monotonic() - started < 60
+
+
+ALONE = """
+import gc, os, sys
+from dpsql.surfaces.cli import main
+from dpsql.surfaces.run import Run
+def settings():
+    return gc.isenabled(), gc.get_freeze_count() > 0, os.environ.get("OPENBLAS_THREAD_TIMEOUT")
+main(["--help"])
+with Run().importing():
+    found = [settings()]
+found.append(settings())
+with Run(alone=True).importing():
+    found.append(settings())
+found.append(settings())
+sys.argv = ["dpsql", "--help"]
+main()
+found.append(settings())
+print(found, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("given", [None, "26"])
+def test_only_a_process_of_its_own_is_set_up_for_one_command(given: str | None) -> None:
+    usual = {k: v for k, v in os.environ.items() if k != "OPENBLAS_THREAD_TIMEOUT"}
+    asked = {} if given is None else {"OPENBLAS_THREAD_TIMEOUT": given}
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE], capture_output=True, text=True, env={**usual, **asked}
+    )
+    assert done.returncode == 0, done.stderr
+    assert ast.literal_eval(done.stderr) == [
+        (True, False, given),
+        (True, False, given),
+        (False, False, given),
+        (True, True, given),
+        (True, True, given or "20"),
+    ]
