@@ -27,6 +27,7 @@ from dpsql.curator.columns import slices
 from dpsql.curator.reduced import reduced
 from dpsql.errors import UsageError
 from dpsql.query.canon import tables
+from dpsql.query.distinct import distinct
 from dpsql.query.linear import Classes, classes, combinations, product
 from dpsql.query.strategy import EXACT, Mixed, Strategy
 from dpsql.schema import Dataset, Neighbours
@@ -36,6 +37,7 @@ Ints = NDArray[np.int64]
 
 WORK = 1 << 36  # multiplications that are made to look at every column
 HELD = 1 << 22  # entries of columns at a time
+COLUMNS = 1 << 21  # that are listed
 PAIRS = 1 << 11  # columns that are compared with each other
 GRADES = 64  # different losses of a part
 _LARGEST = 1 << 127  # events hold integers below it
@@ -140,8 +142,8 @@ def _lengths(part: Mixed, codes: Mapping[str, Ints], count: int) -> Floats:
     listed = part.columns(codes, count)
     found = np.zeros(count)
     for times, columns in listed:
-        found += times * np.einsum("rc,rc->c", mixed := matrix @ columns, mixed)
-    return np.where(found < EXACT, found, found * (1.0 + _doubt(part, len(listed))))
+        found += times * _squared(matrix @ columns)
+    return _rounded(found, part, len(listed))
 
 
 def _doubt(part: Mixed, terms: int) -> float:
@@ -151,6 +153,12 @@ def _doubt(part: Mixed, terms: int) -> float:
 
 def _longest(part: Mixed) -> tuple[int, bool]:
     """The largest squared length of a column, and whether all were looked at."""
+    if part.whole:
+        columns = distinct(part.workload, min(WORK // part.matrix.size, COLUMNS))
+        if columns is not None:
+            matrix, some = part.matrix.astype(np.float64), columns.slices(HELD)
+            found = [_rounded(_squared(matrix @ each), part, 1) for each in some]
+            return math.ceil(max(float(each.max()) for each in found)), True
     told = {name: of.first for name, of in _told(part).items()}
     times = 1 if part.whole else len(part.workload.blocks)
     if combinations(told) * part.matrix.size * times > WORK:
@@ -159,6 +167,16 @@ def _longest(part: Mixed) -> tuple[int, bool]:
     for codes, count in slices(told, max(1, HELD // part.width)):
         best = max(best, float(_lengths(part, codes, count).max(initial=0.0)))
     return math.ceil(best), True
+
+
+def _squared(mixed: Floats) -> Floats:
+    found: Floats = np.einsum("rc,rc->c", mixed, mixed)
+    return found
+
+
+def _rounded(squares: Floats, part: Mixed, terms: int) -> Floats:
+    """Upper bounds on what some sums of squares of whole numbers are; exact below 2^53."""
+    return np.where(squares < EXACT, squares, squares * (1.0 + _doubt(part, terms)))
 
 
 def _bound(part: Mixed) -> int:
