@@ -9,10 +9,12 @@ a hundredth of the grant.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,16 +29,24 @@ from dpsql.errors import UsageError
 from dpsql.mechanisms import gaussian, laplace
 from dpsql.mechanisms.found import Found
 from dpsql.mechanisms.law import stddev
-from dpsql.mechanisms.noises import Noise
+from dpsql.mechanisms.noises import Alike, Noise
 from dpsql.query.linear import Workload
+from dpsql.query.strategy import Strategy
 from dpsql.release import Candidate, Cost
 from dpsql.schema import Dataset
+
+if TYPE_CHECKING:  # most statements have no use for one
+    from dpsql.mechanisms.factorization import Factored
 
 DEFAULT_SHARE = 100  # a statement without a price costs this part of the grant
 _STEPS = 1 << 12  # of a grid of noises, in a factor of 2
 _CLOSE = 1e-6  # of a variance: what rounding may add to it
+_WORTH = 0.01  # less error than that is not worth a strategy
+_SECONDS = 2.0  # of planning a statement
 _LEAST = Fraction(1, 1 << 40)  # of a variance or a scale: no noise is drawn that is not 0
-BACKENDS = ("auto", "gaussian", "laplace")
+BACKENDS = ("auto", "gaussian", "laplace", "factorization")
+
+_PLANS: weakref.WeakKeyDictionary[Workload, tuple[Factored | None]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,36 +71,81 @@ class Asked:
     """What the analyst asks of a statement: a price in epsilon or in rho, an accuracy, or neither.
 
     `accuracy` is the largest half-width of an interval, in the units of the outputs, and `widest`
-    tells which one a law of noise gives.
+    tells which one a noise of each SELECT's answers gives.
     """
 
     epsilon: float | None = None
     rho: float | None = None
     backend: str = "auto"
     accuracy: float | None = None
-    widest: Callable[[Event], float] | None = None
+    widest: Callable[[tuple[Noise, ...]], float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A backend with its noise, the event that pays for it, and the price as people read it."""
+    """A backend with its noise, the event that pays for it, and the price as people read it.
+
+    With a `plan` its strategy is measured in place of the workload.
+    """
 
     backend: str
     noise: Drawn
     event: Event
     price: Cost
+    plan: Factored | None = None
+
+    def measured(self, workload: Workload) -> Workload | Strategy:
+        """What is measured to answer the workload."""
+        return workload if self.plan is None else self.plan.strategy
+
+    def noises(self, workload: Workload) -> tuple[Noise, ...]:
+        """The noise of each SELECT's answers."""
+        if self.plan is None or not isinstance(self.event, Gaussian):
+            return (Alike(self.event),) * len(workload.blocks)
+        return self.plan.noises(self.event)
 
 
 def choose(workload: Workload, dataset: Dataset, asked: Asked, terms: Terms) -> Choice:
     """The backend that answers `workload` at the price asked for. Raises UsageError.
 
-    At equal charge in rho Gaussian noise has the smaller error; Laplace noise is chosen by name,
-    or where the grant is pure and composes by addition.
+    At equal charge in rho Gaussian noise has the smaller error than Laplace noise, which is chosen
+    by name, or where the grant is pure and composes by addition; a factorization is chosen where
+    its error is the smaller one by more than planning may be off.
     """
-    best = "laplace" if terms.pure else "gaussian"
-    return _choice(
-        best if asked.backend == "auto" else asked.backend, workload, dataset, asked, terms
-    )
+    if asked.backend != "auto":
+        return _choice(asked.backend, workload, dataset, asked, terms)
+    if terms.pure:
+        return _choice("laplace", workload, dataset, asked, terms)
+    alone = _choice("gaussian", workload, dataset, asked, terms)
+    plan = factorized(workload, dataset)
+    if plan is None:
+        return alone
+    mixed = _choice("factorization", workload, dataset, asked, terms)
+    if asked.accuracy is not None:
+        return min(alone, mixed, key=lambda choice: choice.event.rho)
+    better = error(workload, mixed.noises(workload)) < (1.0 - _WORTH) * rmse(workload, alone.event)
+    return mixed if better else alone
+
+
+def factorized(workload: Workload, dataset: Dataset) -> Factored | None:
+    """The strategy for a workload; None where its own queries are the best, or nearly.
+
+    Those are when no row is counted in two of them.
+    """
+    heaviest = max((w.largest for b in workload.blocks for w in b.weights), default=0)
+    moved_ = moved(workload, dataset)
+    if workload.size < 2 or moved_.squared <= (heaviest * dataset.unit.max_rows) ** 2:
+        return None
+    known = _PLANS.get(workload)
+    if known is None:
+        from dpsql.mechanisms.factorization import factored
+
+        try:
+            known = (factored(workload, seconds=_SECONDS),)
+        except ValueError:  # weights too large to be mixed
+            known = (None,)
+        _PLANS[workload] = known
+    return known[0]
 
 
 def as_good(found: Found, choice: Choice) -> bool:
@@ -99,6 +154,8 @@ def as_good(found: Found, choice: Choice) -> bool:
 
 
 def _target(choice: Choice) -> float:
+    if choice.plan is not None and isinstance(choice.event, Gaussian):
+        return max(spread.worst() for spread in choice.plan.spreads(choice.event))
     match choice.noise:
         case GaussianNoise(variance=variance):
             return float(variance)
@@ -111,13 +168,14 @@ def missing(
 ) -> Choice | None:
     """What is still to buy for the accuracy of a choice, with what was found; None for nothing.
 
-    Variances v and w combine to 1 / (1/v + 1/w): the worst query of the statement decides.
+    Variances v and w combine to 1 / (1/v + 1/w): the worst query of the statement decides. What
+    is measured through a strategy is not combined.
     """
     if found is None:
         return choice
     if as_good(found, choice):
         return None
-    combined = isinstance(found.law or choice.event, Gaussian)
+    combined = isinstance(found.law or choice.event, Gaussian) and choice.plan is None
     if found.worst == math.inf or not combined or not isinstance(choice.noise, GaussianNoise):
         return choice
     noise = gaussian.short(Fraction(1 / (1 / _target(choice) - 1 / found.worst)))
@@ -125,11 +183,16 @@ def missing(
 
 
 def chosen(
-    backend: str, noise: Drawn, workload: Workload, dataset: Dataset, terms: Terms
+    backend: str,
+    noise: Drawn,
+    workload: Workload,
+    dataset: Dataset,
+    terms: Terms,
+    plan: Factored | None = None,
 ) -> Choice:
     """The choice of a backend with this noise."""
-    event = quote(workload, dataset, noise)
-    return Choice(backend, noise, event, cost(event, terms))
+    event = quote(workload if plan is None else plan.strategy, dataset, noise)
+    return Choice(backend, noise, event, cost(event, terms), plan)
 
 
 def candidates(
@@ -138,20 +201,24 @@ def candidates(
     asked: Asked,
     terms: Terms,
     given: Choice,
-    charged: Callable[[Drawn], Cost] | None = None,
+    charged: Callable[[Choice], Cost] | None = None,
 ) -> tuple[Candidate, ...]:
     """Every backend that could answer at the price asked for, with its error; for EXPLAIN.
 
-    One of them is the choice `given`. `charged` tells what a purse would pay for a noise, where
+    One of them is the choice `given`. `charged` tells what a purse would pay for a choice, where
     there is a purse.
     """
     found = []
-    for name in ("laplace",) if terms.pure else ("gaussian", "laplace"):
+    names = ["laplace"]
+    if not terms.pure:
+        mixed = given.plan is not None or factorized(workload, dataset) is not None
+        names = [*(["factorization"] if mixed else []), "gaussian", "laplace"]
+    for name in names:
         choice = given
         if name != given.backend:
             choice = _choice(name, workload, dataset, asked, terms)
-        paid = None if charged is None else charged(choice.noise)
-        found.append(Candidate(name, choice.price, rmse(workload, choice.event), paid))
+        paid = None if charged is None else charged(choice)
+        found.append(Candidate(name, choice.price, error(workload, choice.noises(workload)), paid))
     return tuple(found)
 
 
@@ -159,23 +226,40 @@ def _choice(
     backend: str, workload: Workload, dataset: Dataset, asked: Asked, terms: Terms
 ) -> Choice:
     found = moved(workload, dataset)
+    plan: Factored | None = None
     noise: Drawn
     match backend:
-        case "gaussian" if terms.pure:
+        case "gaussian" | "factorization" if terms.pure:
             raise UsageError(
                 "the grant is pure (delta = 0), which Gaussian noise cannot keep: "
                 "use backend laplace, or ask the owner for a grant with a delta above 0"
             )
+        case "factorization":
+            plan = factorized(workload, dataset)
+            if plan is None:
+                return _choice("gaussian", workload, dataset, asked, terms)
+            if asked.accuracy is not None:
+                noise = _accurate(backend, workload, dataset, asked, plan)
+            else:
+                squared = quote(plan.strategy, dataset, GaussianNoise(Fraction(1)))
+                assert isinstance(squared, Gaussian)
+                noise = gaussian.noise(squared.sensitivity_squared, _rho(asked, terms))
         case _ if asked.accuracy is not None:
             noise = _accurate(backend, workload, dataset, asked)
         case "gaussian":
             noise = gaussian.noise(found.squared, _rho(asked, terms))
         case _:
             noise = _laplace(found, asked, terms)
-    return chosen(backend, noise, workload, dataset, terms)
+    return chosen(backend, noise, workload, dataset, terms, plan)
 
 
-def _accurate(backend: str, workload: Workload, dataset: Dataset, asked: Asked) -> Drawn:
+def _accurate(
+    backend: str,
+    workload: Workload,
+    dataset: Dataset,
+    asked: Asked,
+    plan: Factored | None = None,
+) -> Drawn:
     """The most noise, within 2^-12 of it, that keeps every interval as narrow as asked for.
 
     The width grows with the noise and the price falls, so this is the cheapest. Raises UsageError
@@ -183,15 +267,21 @@ def _accurate(backend: str, workload: Workload, dataset: Dataset, asked: Asked) 
     """
     assert asked.accuracy is not None and asked.widest is not None
     accuracy, widest = asked.accuracy, asked.widest
-    power, most = (2, LARGEST_VARIANCE) if backend == "gaussian" else (1, LARGEST_SCALE)
+    power, most = (1, LARGEST_SCALE) if backend == "laplace" else (2, LARGEST_VARIANCE)
 
     def made(size: Fraction) -> Drawn:
-        return GaussianNoise(size) if backend == "gaussian" else LaplaceNoise(size)
+        return LaplaceNoise(size) if backend == "laplace" else GaussianNoise(size)
+
+    def width_of(size: Fraction) -> float:
+        event = quote(workload if plan is None else plan.strategy, dataset, made(size))
+        if plan is not None and isinstance(event, Gaussian):
+            return widest(plan.noises(event))
+        return widest((Alike(event),) * len(workload.blocks))
 
     def fits(size: Fraction) -> bool:
-        return widest(quote(workload, dataset, made(size))) <= accuracy
+        return width_of(size) <= accuracy
 
-    width = widest(quote(workload, dataset, made(Fraction(64))))
+    width = width_of(Fraction(64))
     guess = 64 * (Fraction(accuracy) / Fraction(width)) ** power if width else Fraction(1)
     return made(largest(fits, guess, Fraction(most), _STEPS))
 

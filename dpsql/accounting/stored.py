@@ -17,12 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.events import Event, Gaussian, Laplace
+from dpsql.accounting.mixes import Mix
 from dpsql.accounting.pack import pack, unpack
 from dpsql.accounting.purse import whole
 from dpsql.query.canon import Family, families, parts
 from dpsql.query.linear import Workload
+from dpsql.query.strategy import Mixed
 
 VERSION = 1
+MIXED = 2  # of releases that were measured through a strategy
 _SAFE = 1 << 62
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -32,13 +35,16 @@ Ints: TypeAlias = NDArray[np.int64]
 class Stored:
     """Families of queries with noise of one `law`, and the noisy value of each of their groups.
 
-    `rests` are the charges whose releases the answer rested on as well, when it was given.
+    `rests` are the charges whose releases the answer rested on as well, when it was given. Of what
+    was measured through a strategy the values are estimates as they were shown, and `mixes` has
+    what was measured.
     """
 
     families: tuple[Family, ...]
     law: Event
     values: tuple[Ints, ...]
     rests: tuple[int, ...] = ()
+    mixes: tuple[Mix, ...] = ()
 
     def __post_init__(self) -> None:
         for family, values in zip(self.families, self.values, strict=True):
@@ -65,6 +71,31 @@ class Stored:
                 values.append(picked.astype(np.int64))
         return cls(tuple(kept), law, tuple(values))
 
+    @classmethod
+    def mixed(
+        cls,
+        measured: Sequence[tuple[Mixed, NDArray[Any]]],
+        law: Gaussian,
+        answers: Sequence[Sequence[NDArray[Any]]],
+    ) -> Stored | None:
+        """What was measured through a strategy, by part: the values, and what was shown of each
+        block; None for what cannot be kept.
+        """
+        kept: list[Family] = []
+        values: list[Ints] = []
+        mixes = []
+        for (part, noisy), shown in zip(measured, answers, strict=True):
+            alone = cls.of(part.workload, law, shown)
+            if alone is None:
+                return None
+            try:
+                mixes.append(Mix.of(part, len(kept), noisy))
+            except ValueError:
+                return None
+            kept += alone.families
+            values += alone.values
+        return cls(tuple(kept), law, tuple(values), (), tuple(mixes))
+
     def to_bytes(self) -> bytes:
         """The release as a ledger keeps it."""
         listed = [
@@ -79,15 +110,20 @@ class Stored:
             for family, values in zip(self.families, self.values, strict=True)
         ]
         noise, rests = _noise(self.law), list(self.rests)
-        return pack({"version": VERSION, "noise": noise, "families": listed, "rests": rests})
+        tree: dict[str, Any] = {
+            "version": VERSION, "noise": noise, "families": listed, "rests": rests
+        }  # fmt: skip
+        if self.mixes:
+            tree |= {"version": MIXED, "mixes": [mix.to_list() for mix in self.mixes]}
+        return pack(tree)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Stored:
         """The release that `to_bytes` wrote. Raises ValueError for anything else."""
         tree = unpack(data)
         try:
-            if tree["version"] != VERSION:
-                raise ValueError(f"not a release of version {VERSION}")
+            if tree["version"] not in (VERSION, MIXED):
+                raise ValueError(f"not a release of version {VERSION} or {MIXED}")
             kept, values = [], []
             for columns, groups, weights, factor, origin, noisy in tree["families"]:
                 classes = {name: _codes(runs) for name, runs in columns}
@@ -96,7 +132,8 @@ class Stored:
             rests = tuple(tree["rests"])
             if not all(map(whole, rests)):
                 raise ValueError("not the charges that a release rests on")
-            return cls(tuple(kept), _law(tree["noise"]), tuple(values), rests)
+            mixes = tuple(map(Mix.from_list, tree.get("mixes", ())))
+            return cls(tuple(kept), _law(tree["noise"]), tuple(values), rests, mixes)
         except (KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError):
             raise ValueError("not a release") from None
 

@@ -142,6 +142,8 @@ class Archive:
         fitted = self._fitted(workload, seqs, alone)
         if repeat is None or fitted is None:
             return repeat or fitted
+        if repeat.law is None:  # of a strategy, whose answers agree only when they are fitted
+            return fitted if fitted.worst <= repeat.worst * (1.0 + 1e-6) else repeat
         # a repeat is preferred where fitting adds nothing: its intervals are exact
         return fitted if fitted.better(repeat.worst) else repeat
 
@@ -186,11 +188,14 @@ class Archive:
             asked = [[f for f in block if f is not None] for block in families(workload)]
             if any(stored.families[known[f.key]].factor != f.factor for b in asked for f in b):
                 continue
+            places = [[known[f.key] for f in block] for block in asked]
+            if stored.mixes:
+                best = _better(best, _again(workload, seq, stored, places))
+                continue
             worst = stddev(stored.law) ** 2
             if isinstance(stored.law, Gaussian):
                 worst = float(stored.law.variance)
             if best is None or worst < best.worst:
-                places = [[known[f.key] for f in block] for block in asked]
                 answered = Repeated(workload, stored, places)
                 best = Found(worst, (seq,), answered, law=stored.law)
         return best
@@ -279,7 +284,7 @@ class Archive:
             not covers,
             -len(columns & asked),
             len(columns - asked),
-            stddev(stored.law),
+            _stddev(stored),
             -seq,
         )
 
@@ -287,12 +292,15 @@ class Archive:
         if chosen not in self._models:
             from dpsql.mechanisms.fit import Model
 
-            measured = []
+            measured: list[tuple[Family, Fraction]] = []
+            mixes = []
             for seq in chosen:
                 stored = self._kept.read(seq)
                 assert stored is not None
-                measured += [(family, _variance(stored.law)) for family in stored.families]
-            self._models[chosen] = Model.of(measured)
+                variance = _variance(stored.law)
+                mixes += [(mix, len(measured) + mix.first, variance) for mix in stored.mixes]
+                measured += [(family, variance) for family in stored.families]
+            self._models[chosen] = Model.of(measured, mixes)
             if len(self._models) > _MODELS:
                 self._models.popitem(last=False)
         return self._models[chosen]
@@ -331,6 +339,19 @@ def _columns(workload: Workload) -> Columns:
     )
 
 
+def _again(workload: Workload, seq: int, stored: Stored, numbers: list[list[int]]) -> Found | None:
+    """The answers that a strategy was measured for."""
+    from dpsql.mechanisms.mixed import Again
+
+    answered = Again(workload, stored, numbers)
+    try:
+        spreads = answered.spreads()
+    except LookupError:
+        return None
+    worst = max((spread.worst() for spread in spreads), default=0.0)
+    return Found(worst, (seq,), answered, spreads)
+
+
 def _better(one: Found | None, other: Found | None) -> Found | None:
     if one is None or other is None:
         return one or other
@@ -352,6 +373,16 @@ class _Fitted:
             tuple(Joint(fitted) for fitted in found),
             len(self.chosen),
         )
+
+
+def _stddev(stored: Stored) -> float:
+    """That of an answer, about."""
+    found = stddev(stored.law)
+    if not stored.mixes:
+        return found
+    from dpsql.mechanisms.mixed import covariance
+
+    return found * min(math.sqrt(float(np.mean(np.diag(covariance(m))))) for m in stored.mixes)
 
 
 def _variance(law: Event) -> Fraction:

@@ -16,8 +16,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.accounting.mixes import Mix
 from dpsql.mechanisms.design import Design
 from dpsql.mechanisms.inverse import Inverse, inverse
+from dpsql.mechanisms.mixed import MixedRows
 from dpsql.mechanisms.spread import Fitted, Spread
 from dpsql.mechanisms.whole import whole
 from dpsql.query.canon import Family, families, parts
@@ -45,24 +47,44 @@ class Model:
     """Families measured with Gaussian noise of given variances."""
 
     def __init__(
-        self, design: Design, solved: Inverse, precisions: list[float], least: float
+        self,
+        design: Design,
+        solved: Inverse,
+        precisions: list[float],
+        least: float,
+        mixed: Sequence[MixedRows] = (),
     ) -> None:
         self.design, self.solved, self.precisions = design, solved, precisions
-        self.least = least
+        self.least, self.mixed = least, mixed
         self._spreads: dict[Workload, tuple[Spread, ...]] = {}
 
     @classmethod
-    def of(cls, measured: Sequence[tuple[Family, Fraction]]) -> Model | None:
-        """The model of families and the variance of their noise; None where it is too large."""
+    def of(
+        cls,
+        measured: Sequence[tuple[Family, Fraction]],
+        mixes: Sequence[tuple[Mix, int, Fraction]] = (),
+    ) -> Model | None:
+        """The model of families and the variance of their noise; None where it is too large.
+
+        Of `mixes`, each with the number of its first family and a variance, the noise is that of
+        the mixed values.
+        """
         design = Design.of([family for family, _ in measured])
         if design is None or not design.atoms:
             return None
         precisions = [float(family.factor**2 / variance) for family, variance in measured]
-        solved = inverse(design, precisions)
+        mixed = [MixedRows.of(design, mix, first, variance) for mix, first, variance in mixes]
+        for rows in mixed:
+            for number in rows.families:
+                precisions[number] = 0.0
+        solved = inverse(design, precisions, [rows.matrix for rows in mixed])
         if solved is None:
             return None
         least = min(float(variance) for _, variance in measured) ** 0.5
-        return cls(design, solved, precisions, least)
+        for rows in mixed:  # what rounding goes by
+            for number in rows.families:
+                precisions[number] = rows.size * design.families[number].factor ** 2
+        return cls(design, solved, precisions, least, mixed)
 
     @property
     def independent(self) -> bool:
@@ -121,8 +143,13 @@ class Fit:
         self.model = model
         design = model.design
         seen = np.zeros(design.atoms)
+        precisions = list(model.precisions)
+        for rows in model.mixed:
+            seen += rows.seen()
+            for number in rows.families:
+                precisions[number] = 0.0
         for family, groups, weights, precision, noisy in zip(
-            design.families, design.groups, design.weights, model.precisions, values, strict=True
+            design.families, design.groups, design.weights, precisions, values, strict=True
         ):
             each = np.append(noisy.astype(np.float64) / family.factor, 0.0)[groups]
             seen += precision * weights * each

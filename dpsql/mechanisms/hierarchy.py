@@ -27,7 +27,9 @@ from dpsql.errors import UsageError
 from dpsql.mechanisms.optimum import checked
 from dpsql.mechanisms.spectrum import Floats
 
-_LOST = 1e-8  # of a workload's squared size: what a strategy leaves unanswered above that, it cannot
+_LOST = (
+    1e-8  # of a workload's squared size: what a strategy leaves unanswered above that, it cannot
+)
 _BRANCHINGS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 
 

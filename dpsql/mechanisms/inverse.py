@@ -58,8 +58,21 @@ class Inverse(Protocol):
         ...
 
 
-def inverse(design: Design, precisions: Sequence[float]) -> Inverse | None:
-    """The inverse of a design whose families have these precisions; None where it is too large."""
+def inverse(
+    design: Design, precisions: Sequence[float], more: Sequence[Floats] = ()
+) -> Inverse | None:
+    """The inverse of a design whose families have these precisions; None where it is too large.
+
+    A family of precision 0 tells nothing itself; `more` are rows over the atoms, scaled.
+    """
+    if more:
+        plain = sum(f.met for f, p in zip(design.families, precisions, strict=True) if p > 0.0)
+        count = plain + sum(map(len, more))
+        if min(design.atoms, count) > DENSE or design.atoms * count > ENTRIES:
+            return None
+        own = _rows(design, precisions)
+        rows = np.concatenate([own[own.any(axis=1)], *(each[each.any(axis=1)] for each in more)])
+        return _ByAtoms.of(rows) if design.atoms <= count else _ByRows.of(rows)
     if all(
         len(np.unique(groups[groups >= 0])) == np.count_nonzero(groups >= 0)
         for groups in design.groups

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from dpsql.accounting.events import Gaussian
 from dpsql.accounting.ledger import Ledger
 from dpsql.accounting.stored import Stored
 from dpsql.curator.curator import Measurement
@@ -15,6 +17,9 @@ from dpsql.mechanisms.kept import Kept
 from dpsql.mechanisms.noises import Alike
 from dpsql.planner import Choice
 from dpsql.query.compile import Compiled
+
+if TYPE_CHECKING:
+    from dpsql.mechanisms.factorization import Factored
 
 REUSE = "reuse"
 QUOTED, LONGEST = 3, 60  # statements that are named, and characters of each
@@ -68,6 +73,7 @@ def settled(
     before: Found | None,
     compiled: Compiled,
     measured: Measurement,
+    plan: Factored | None = None,
     *,
     alone: bool,
 ) -> tuple[Answered, int, list[str]]:
@@ -79,8 +85,14 @@ def settled(
     """
     workload = compiled.workload
     law, seq = measured.event, measured.receipt.seq
-    as_it_is = Answered(measured.answers, (Alike(law),) * len(workload.blocks), 1)
-    stored = None if archive is None else Stored.of(workload, law, measured.answers)
+    if plan is not None and isinstance(law, Gaussian):
+        as_it_is = plan.answered(measured.answers, law)
+        stored = None
+        if archive is not None:
+            stored = plan.stored(measured.answers, law, as_it_is.answers)
+    else:
+        as_it_is = Answered(measured.answers, (Alike(law),) * len(workload.blocks), 1)
+        stored = None if archive is None else Stored.of(workload, law, measured.answers)
     if archive is None or stored is None:
         return as_it_is, 0, []
     archive.add(seq, stored)

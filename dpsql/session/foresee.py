@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable
 
 from dpsql.accounting.ledger import Ledger
-from dpsql.curator.quote import Noise as Drawn
 from dpsql.mechanisms.archive import Archive
-from dpsql.mechanisms.noises import Alike, Noise
-from dpsql.planner import Terms, error
+from dpsql.mechanisms.noises import Noise
+from dpsql.planner import Choice, Terms, error
 from dpsql.query.compile import Compiled
 from dpsql.release import Budget, Candidate, Cost
 from dpsql.session import tell
@@ -29,7 +28,7 @@ def foreseen(
     read: Reading | None,
     terms: Terms,
     left: Budget,
-    charged: Callable[[Drawn], Cost],
+    charged: Callable[[Choice], Cost],
     listed: tuple[Candidate, ...],
 ) -> Foreseen:
     """The head of a plan, the noise of its answers, and the candidates with that of reuse first.
@@ -50,15 +49,15 @@ def foreseen(
         candidate = Candidate(REUSE, price, error(workload, known), cost)
         return Head(REUSE, price, cost, left, (READ,)), known, (candidate, *listed)
     then = None
-    if archive is not None and not plan.raw:
+    if archive is not None and not plan.raw and rest.plan is None:
         then = archive.planned(workload, rest.event, found)
     others: tuple[int, ...] = ()
-    noises: tuple[Noise, ...] = (Alike(rest.event),) * len(workload.blocks)
+    noises = rest.noises(workload)
     if then is not None and then.worst < math.inf:
         noises, others = then.noises(workload), then.used[:-1]
     if rest is not plan.choice:
         candidate = Candidate(
-            label(rest, len(others)), rest.price, error(workload, noises), charged(rest.noise)
+            label(rest, len(others)), rest.price, error(workload, noises), charged(rest)
         )
         listed = (candidate, *listed)
     paid = next(c.charged for c in listed if c.backend.startswith(rest.backend))

@@ -73,8 +73,8 @@ def reading(
             best = read
     if best is None:
         return None
-    noise = plan.rest.noise
-    fresh = rise(ledger, user, dataset, archive.name[2], compiled.workload, noise)
+    asked, noise = plan.rest.measured(compiled.workload), plan.rest.noise
+    fresh = rise(ledger, user, dataset, archive.name[2], asked, noise)
     if _cost(best.rise, pure) <= _cost(fresh, pure) or (_held(best.rise) and not _held(fresh)):
         return best
     return None

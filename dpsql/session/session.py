@@ -20,12 +20,10 @@ from dpsql.accounting.shelf import is_url, witness
 from dpsql.curator.curator import Curator, rise
 from dpsql.curator.engines.duckdb import DuckDBEngine, snapshot_of
 from dpsql.curator.keys import unit_key
-from dpsql.curator.quote import Noise as Drawn
 from dpsql.curator.quote import moved
 from dpsql.errors import NoGrant, SourceError, UsageError
 from dpsql.mechanisms.archive import Archive
-from dpsql.mechanisms.noises import Alike, Noise
-from dpsql.planner import Terms, candidates
+from dpsql.planner import Choice, Terms, candidates
 from dpsql.query.bind import Bound, Probe, bind
 from dpsql.query.catalogue import Catalogue
 from dpsql.query.compile import Compiled, compile_bound
@@ -271,13 +269,16 @@ class Session:
                 receipt, said, paid = taken(self.ledger, archive, read, charge, text, balance)
                 self._balances[dataset.name] = receipt.after
                 return build(compiled, grid, said, settings, paid)
+            asked = rest.measured(compiled.workload)
             measured = curator.measure(
-                compiled.workload, rest.noise, text, charge.take, balance.grant, charge.token
+                asked, rest.noise, text, charge.take, balance.grant, charge.token
             )
             self._balances[dataset.name] = measured.receipt.after
             if archive is not None and self._snapshot(dataset) != archive.name[2]:
                 archive = None  # the data changed meanwhile
-            answered, others, notes = settled(archive, found, compiled, measured, alone=plan.raw)
+            answered, others, notes = settled(
+                archive, found, compiled, measured, rest.plan, alone=plan.raw
+            )
             paid = Paid(
                 label(rest, others),
                 rest.price,
@@ -312,9 +313,10 @@ class Session:
                 raise
             terms = Terms(1e-6, 0, 0)
 
-        def charged(noise: Drawn) -> Cost:
+        def charged(choice: Choice) -> Cost:
             snapshot = self._snapshot(bound.dataset, look=True)
-            found = rise(self.ledger, self.user, bound.dataset, snapshot, workload, noise)
+            asked, noise = choice.measured(workload), choice.noise
+            found = rise(self.ledger, self.user, bound.dataset, snapshot, asked, noise)
             rises.append((tell.price(found.charged, terms), found))
             return rises[-1][0]
 
@@ -329,7 +331,7 @@ class Session:
             workload, bound.dataset, plan.asked, terms, choice, charged if budget else None
         )
         head = Head(choice.backend, choice.price, None, None)
-        noises: tuple[Noise, ...] = (Alike(choice.event),) * len(workload.blocks)
+        noises = choice.noises(workload)
         if budget is not None:
             read = reading(
                 self.ledger, self._earlier, archive, bound.dataset, compiled, plan, balance

@@ -14,7 +14,6 @@ from dpsql.errors import UsageError
 from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.found import Found
 from dpsql.mechanisms.gaussian import short
-from dpsql.mechanisms.noises import Alike
 from dpsql.planner import Asked, Choice, Terms, as_good, choose, chosen, largest, missing
 from dpsql.query.compile import Compiled
 from dpsql.query.estimators import Count
@@ -61,9 +60,7 @@ def wanted(
         return Wanted(asked, choice, found, rest, lambda said: as_good(said, choice))
     half = accuracy(settings.accuracy, compiled, found)
     width = widest(compiled, settings.confidence)
-    alike = len(workload.blocks)
-    asked = Asked(backend=settings.backend, accuracy=half,
-                  widest=lambda law: width((Alike(law),) * alike))  # fmt: skip
+    asked = Asked(backend=settings.backend, accuracy=half, widest=width)
     choice = choose(workload, dataset, asked, terms)
 
     def enough(said: Found) -> bool:
@@ -72,7 +69,7 @@ def wanted(
     for said in (found, *([] if archive is None else archive.again(workload))):
         if said is not None and enough(said):
             return Wanted(asked, choice, said, None, enough)
-    if archive is None or not isinstance(choice.noise, GaussianNoise):
+    if archive is None or choice.plan or not isinstance(choice.noise, GaussianNoise):
         return Wanted(asked, choice, found, choice, enough)
 
     alone = choice.noise

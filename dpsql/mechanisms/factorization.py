@@ -1,0 +1,230 @@
+"""Factorization: a workload W answered through a strategy A, W h estimated as R (A W h + z).
+
+The matrix mechanism (Li et al. 2010; Edmonds, Nikolov, Ullman 2020). Of all linear estimates from
+Gaussian noise the total squared error over the queries is least for the strategies of `querycov`.
+The strategy that is measured has integer entries, and R is made of these, so R A W = W and what is
+released has no bias.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.accounting.events import Gaussian
+from dpsql.accounting.stored import Stored
+from dpsql.mechanisms.clusters import Cluster, clusters
+from dpsql.mechanisms.found import Answered
+from dpsql.mechanisms.law import stddev
+from dpsql.mechanisms.noises import Joint, Noise
+from dpsql.mechanisms.querycov import noise_covariance
+from dpsql.mechanisms.spread import Fitted, Spread
+from dpsql.mechanisms.universe import ListedColumns
+from dpsql.query.linear import Workload
+from dpsql.query.strategy import Mixed, Strategy
+
+Floats = NDArray[np.float64]
+
+GRID = 1 << 20  # whole numbers for a strategy's 1
+AWAY = 32  # times the largest weight in directions where nothing is
+GAP = 5e-3  # that the error may be above the least, relative
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solved:
+    """A part of a strategy: the places of its blocks in the workload, and R (width, rows)."""
+
+    part: Mixed
+    places: tuple[int, ...]
+    inverse: Floats
+
+    @property
+    def covariance(self) -> Floats:
+        """That of the answers which are mixed together, (width, width), at a variance of 1."""
+        found: Floats = self.inverse @ self.inverse.T
+        return found
+
+    def answers(self, values: NDArray[np.generic]) -> list[Floats]:
+        """The estimates of each block, (groups, weights), from the noisy values (groups, rows)."""
+        flat = (values.astype(np.float64) @ self.inverse.T).reshape(-1)
+        found, start = [], 0
+        for block in self.part.workload.blocks:
+            stop = start + block.groups * len(block.weights)
+            found.append(flat[start:stop].reshape(block.groups, len(block.weights)))
+            start = stop
+        return found
+
+    def covariances(self) -> list[Floats]:
+        """Of each block, (groups, weights, weights), at a variance of 1."""
+        inner, found, start = self.covariance, [], 0
+        for block in self.part.workload.blocks:
+            width = len(block.weights)
+            if not self.part.whole:
+                found.append(np.broadcast_to(inner, (block.groups, width, width)))
+                continue
+            at = start + np.arange(block.groups)[:, None] * width + np.arange(width)
+            found.append(inner[at[:, :, None], at[:, None, :]])
+            start += block.groups * width
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Factored:
+    """A strategy for a workload, and how answers are made of its values.
+
+    `lower` is a bound from below on the root of the mean squared error of any strategy, and `rmse`
+    this one's, at noise that costs rho = 1/2; both by the weights of the queries, in their units.
+    """
+
+    workload: Workload
+    strategy: Strategy
+    solved: tuple[Solved, ...]
+    rmse: float
+    lower: float
+
+    def spreads(self, law: Gaussian) -> tuple[Spread, ...]:
+        """What will be known of each SELECT's answers, before anything is measured."""
+        variance = float(law.variance)
+        least = stddev(law)
+        found: list[Spread | None] = [None] * len(self.workload.blocks)
+        for solved in self.solved:
+            for place, inner in zip(solved.places, solved.covariances(), strict=True):
+                known = np.ones(inner.shape[:2], bool)
+                found[place] = Spread(inner * variance, known, least)
+        return tuple(spread for spread in found if spread is not None)
+
+    def stored(
+        self, values: Sequence[NDArray[Any]], law: Gaussian, shown: Sequence[NDArray[Any]]
+    ) -> Stored | None:
+        """What a ledger keeps of it, with the answers that were shown; None where it cannot."""
+        measured = [(each.part, noisy) for each, noisy in zip(self.solved, values, strict=True)]
+        answers = [[shown[place] for place in each.places] for each in self.solved]
+        return Stored.mixed(measured, law, answers)
+
+    def noises(self, law: Gaussian) -> tuple[Noise, ...]:
+        """The noise of each SELECT's answers, whatever they are."""
+        zeros = [np.zeros((b.groups, len(b.weights))) for b in self.workload.blocks]
+        return _joint(zeros, self.spreads(law))
+
+    def answered(self, values: Sequence[NDArray[np.generic]], law: Gaussian) -> Answered:
+        """The answers of each SELECT from the noisy values of each part."""
+        estimates = [np.zeros((b.groups, len(b.weights))) for b in self.workload.blocks]
+        for solved, noisy in zip(self.solved, values, strict=True):
+            for place, some in zip(solved.places, solved.answers(noisy), strict=True):
+                estimates[place] = some
+        noises = _joint(estimates, self.spreads(law))
+        return Answered(tuple(noise.fitted.shown for noise in noises), noises, 1)
+
+
+def _joint(estimates: Sequence[Floats], spreads: Sequence[Spread]) -> tuple[Joint, ...]:
+    return tuple(
+        Joint(Fitted(np.rint(some).astype(np.int64), some, spread))
+        for some, spread in zip(estimates, spreads, strict=True)
+    )
+
+
+def factored(
+    workload: Workload, shares: Sequence[float] | None = None, *, seconds: float = math.inf
+) -> Factored:
+    """The strategy of least weighted squared error that is found for a workload.
+
+    The SELECTs count by their `shares`, all alike by default. Clusters of SELECTs that cannot be
+    planned together have a part each; at rho_c they err by e_c / rho_c, so that rho_c is in
+    proportion to sqrt(e_c). Planning ends soon after `seconds`.
+    """
+    wanted = importance(workload, shares or [1.0] * len(workload.blocks))
+    drafts = []
+    found = clusters(workload)
+    until = time.monotonic() + seconds
+    for rest, cluster in zip(range(len(found), 0, -1), found, strict=True):
+        mine = np.concatenate([wanted[at].reshape(-1) for at in cluster.places])
+        drafts.append(_draft(cluster, mine, (until - time.monotonic()) / rest))
+    total = sum(math.sqrt(draft.error) for draft in drafts)
+    solved = tuple(draft.solved(math.sqrt(math.sqrt(draft.error) / total)) for draft in drafts)
+    return Factored(
+        workload,
+        Strategy(tuple(each.part for each in solved)),
+        solved,
+        total,
+        math.sqrt(sum(draft.lower for draft in drafts)),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Draft:
+    """A cluster with T (rows, width) of sensitivity 1, the error of its answers and a bound on it.
+
+    The error is the weighted sum of squares at a variance of 1.
+    """
+
+    cluster: Cluster
+    root: Floats
+    error: float
+    lower: float
+
+    def solved(self, scale: float) -> Solved:
+        """The part on the grid, at so much of the scale of all."""
+        root = _square(self.root) * (scale * GRID)
+        matrix = np.rint(root).astype(np.int64)
+        inverse = np.linalg.inv(matrix.astype(np.float64))
+        return Solved(Mixed(self.cluster.workload, matrix), self.cluster.places, inverse)
+
+
+def _square(root: Floats) -> Floats:
+    """T with as many rows as columns, so that it has an inverse.
+
+    Where queries depend on others no column of W has a share in some directions. There a value
+    moves by what rounding leaves, and it is given so much weight that its noise does not matter.
+    """
+    rows, width = root.shape
+    if rows == width:
+        return root
+    _, sizes, directions = np.linalg.svd(root)
+    rest: Floats = directions[rows:] * (sizes[0] * AWAY)
+    return np.concatenate([root, rest])
+
+
+def _draft(cluster: Cluster, wanted: Floats, seconds: float) -> _Draft:
+    """The best noise for one cluster; of a SELECT that is too large, for the weights of a group."""
+    columns, times = cluster.columns, 1
+    if not cluster.whole:
+        (block,) = cluster.workload.blocks
+        times = len(block.groupings)
+        wanted = wanted.reshape(-1, columns.queries).sum(axis=0)
+    found = noise_covariance(
+        ListedColumns(columns.small()),
+        columns.queries,
+        weights=wanted,
+        gap=GAP,
+        seconds=max(seconds, 0.0),
+    )
+    size = float(wanted.sum()) * times
+    return _Draft(
+        cluster, found.root / math.sqrt(times), size * found.rmse**2, size * found.lower**2
+    )
+
+
+def importance(workload: Workload, shares: Sequence[float]) -> list[Floats]:
+    """Of each block the weight of its queries' squared errors, (groups, weights), summing to 1.
+
+    An error counts in units of the query's largest weight, in rows for a count, by the `shares` of
+    the SELECTs.
+    """
+    found = [
+        np.broadcast_to(
+            share * np.array([max(w.largest, 1) ** -2.0 for w in block.weights]),
+            (block.groups, len(block.weights)),
+        )
+        for block, share in zip(workload.blocks, shares, strict=True)
+    ]
+    queries = sum(
+        share * block.groups * len(block.weights)
+        for share, block in zip(shares, workload.blocks, strict=True)
+    )
+    return [each / queries for each in found]
