@@ -35,6 +35,8 @@ LOOKALIKES = {  # what word processors make of the signs of SQL, and what to wri
     "\xf7": "the plain slash: /",
 }
 _NAMED = {"\ufeff": "a byte order mark, BOM"}
+_ROUND = {"(": 1, ")": -1}
+_NESTS = {**_ROUND, "[": 1, "{": 1, "]": -1, "}": -1}
 _MARK = re.compile(r"--|/\*|'|\"")
 
 
@@ -76,13 +78,14 @@ class Text:
             if len(encoded) == len(sql)
             else list(accumulate((len(c.encode()) for c in sql), initial=0))
         )
-        starts = [(self._char(start), kind) for start, kind in tokens(sql)]
-        ends = [*(start for start, _ in starts), len(sql)][1:]
+        listed = tokens(sql)
+        starts = [self._char(start) for start, _ in listed]
+        commented = "--" in sql or "/*" in sql
         self.tokens: list[Token] = []
-        for (start, kind), end in zip(starts, ends, strict=True):
+        for (_, kind), start, end in zip(listed, starts, [*starts[1:], len(sql)], strict=False):
             text = sql[start:end]
             if kind != "comment":
-                text = _without_comments(text)
+                text = _alone(text, commented)
                 self.tokens.append(Token(kind, text, start, start + len(text)))
         self._starts = [token.start for token in self.tokens]
         self._check_characters()
@@ -111,7 +114,7 @@ class Text:
         """The end of the parenthesis that opens at token `index`."""
         depth = 0
         for token in itertools.islice(self.tokens, index, None):
-            depth += {"(": 1, ")": -1}.get(token.text, 0)
+            depth += _ROUND.get(token.text, 0)
             if depth == 0:
                 return token.end
         return None
@@ -174,7 +177,7 @@ class Text:
         """
         kept, start, depth, cutting = [], 0, 0, False
         for token in self.tokens:
-            depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.text, 0)
+            depth += _NESTS.get(token.text, 0)
             if depth == 0 and cutting and token.word in until:
                 start, cutting = token.start, False
             elif depth == 0 and not cutting and token.word == word:
@@ -254,11 +257,11 @@ class Text:
         return at < 0 or index >= self.tokens[at].end
 
 
-def _without_comments(text: str) -> str:
-    """A token's text without the blanks and comments that follow it."""
+def _alone(text: str, commented: bool) -> str:
+    """A token's text without the blanks, and in a `commented` text comments, that follow it."""
     if text[:1] in ("'", '"', "$"):
         return text.rstrip() if text[0] == "$" else _quoted(text)
-    for mark in ("--", "/*"):
+    for mark in ("--", "/*") if commented else ():
         if (cut := text.find(mark)) > 0:
             text = text[:cut]
     return text.rstrip()
