@@ -124,7 +124,7 @@ class Converter:
         """The expression of a node; whatever is not known becomes a Foreign."""
         kind = node.get("class", "")
         span = self.span(node)
-        convert = getattr(self, f"_{kind.lower()}", None) if kind in _CLASSES else None
+        convert = getattr(self, _CLASSES[kind]) if kind in _CLASSES else None
         if kind == "SUBQUERY" and node.get("subquery_type") == "ANY" and self._text.quantified():
             return Foreign("a comparison with ANY or ALL", self._text.quantified())
         if convert is None:
@@ -254,6 +254,9 @@ class Converter:
 
 
 _CLASSES = {
-    "COLUMN_REF", "CONSTANT", "FUNCTION", "COMPARISON", "CONJUNCTION", "OPERATOR", "BETWEEN",
-    "CASE", "CAST", "PARAMETER", "STAR",
+    kind: f"_{kind.lower()}"
+    for kind in (
+        "COLUMN_REF", "CONSTANT", "FUNCTION", "COMPARISON", "CONJUNCTION", "OPERATOR", "BETWEEN",
+        "CASE", "CAST", "PARAMETER", "STAR",
+    )
 }  # fmt: skip

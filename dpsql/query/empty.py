@@ -90,8 +90,10 @@ class Empty:
         if not getattr(self._local, "parses", False):
             self._connection.execute(_PARSE)
             self._local.parses = True
-        with _own_errors():
+        try:
             found = self._connection.execute(f"EXECUTE parse({text_literal(sql)})").fetchone()
+        except duckdb.Error as error:
+            raise _own(error) from None
         assert found is not None
         tree = json.loads(found[0])
         if tree["error"]:
@@ -188,10 +190,15 @@ def _own_errors() -> Iterator[None]:
     """Errors of DuckDB without their texts."""
     try:
         yield
-    except duckdb.InterruptException:
-        raise KeyboardInterrupt from None
     except duckdb.Error as error:
-        raise EmptyError(type(error).__name__) from None
+        raise _own(error) from None
+
+
+def _own(error: duckdb.Error) -> BaseException:
+    """What to raise for an error of DuckDB, whose text stays here."""
+    if isinstance(error, duckdb.InterruptException):
+        return KeyboardInterrupt()
+    return EmptyError(type(error).__name__)
 
 
 _SHARED: list[Empty] = []

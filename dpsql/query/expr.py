@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -234,9 +235,10 @@ def size(expr: Expr) -> int:
     return len(walk(expr))
 
 
+@functools.lru_cache(1024)  # the names of columns come up in every statement
 def fold(name: str) -> str:
     """A name as DuckDB compares it: the case of ASCII letters means nothing."""
-    return name.lower() if name.isascii() else name.translate(_LOWER)
+    return name.translate(_LOWER)
 
 
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}

@@ -35,6 +35,7 @@ LOOKALIKES = {  # what word processors make of the signs of SQL, and what to wri
     "\xf7": "the plain slash: /",
 }
 _NAMED = {"\ufeff": "a byte order mark, BOM"}
+_QUOTES = ("'", '"', "$")
 _ROUND = {"(": 1, ")": -1}
 _NESTS = {**_ROUND, "[": 1, "{": 1, "]": -1, "}": -1}
 _MARK = re.compile(r"--|/\*|'|\"")
@@ -79,13 +80,15 @@ class Text:
             else list(accumulate((len(c.encode()) for c in sql), initial=0))
         )
         listed = tokens(sql)
-        starts = [self._char(start) for start, _ in listed]
+        starts = [start for start, _ in listed]
+        if self._offsets is not None:
+            starts = [self._char(start) for start in starts]
         commented = "--" in sql or "/*" in sql
         self.tokens: list[Token] = []
         for (_, kind), start, end in zip(listed, starts, [*starts[1:], len(sql)], strict=False):
             text = sql[start:end]
             if kind != "comment":
-                text = _alone(text, commented)
+                text = _alone(text) if commented or text[:1] in _QUOTES else text.rstrip()
                 self.tokens.append(Token(kind, text, start, start + len(text)))
         self._starts = [token.start for token in self.tokens]
         self._check_characters()
@@ -98,6 +101,8 @@ class Text:
 
     def place(self, start: int, length: int | None) -> Span:
         """The span of a construct at a byte offset; its length may be unknown (DuckDB 1)."""
+        if length is not None and self._offsets is None:
+            return Span(start, start + length)
         first = self._char(start)
         if length is not None:
             return Span(first, self._char(start + length))
@@ -235,7 +240,7 @@ class Text:
         """Refuse blanks and marks that look like nothing: parsers disagree about them."""
         if self.sql.isascii() and self.sql.isprintable():
             return
-        quoted = [(t.start, t.end) for t in self.tokens if t.text[:1] in ("'", '"', "$")]
+        quoted = [(t.start, t.end) for t in self.tokens if t.text[:1] in _QUOTES]
         starts = [start for start, _ in quoted]
         for index, char in enumerate(self.sql):
             meant = LOOKALIKES.get(char)
@@ -257,11 +262,11 @@ class Text:
         return at < 0 or index >= self.tokens[at].end
 
 
-def _alone(text: str, commented: bool) -> str:
-    """A token's text without the blanks, and in a `commented` text comments, that follow it."""
-    if text[:1] in ("'", '"', "$"):
+def _alone(text: str) -> str:
+    """A token's text without the blanks and comments that follow it."""
+    if text[:1] in _QUOTES:
         return text.rstrip() if text[0] == "$" else _quoted(text)
-    for mark in ("--", "/*") if commented else ():
+    for mark in ("--", "/*"):
         if (cut := text.find(mark)) > 0:
             text = text[:cut]
     return text.rstrip()
