@@ -8,8 +8,8 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 from dpsql.errors import Refused
 from dpsql.query.empty import tokens
@@ -41,8 +41,7 @@ _NESTS = {**_ROUND, "[": 1, "{": 1, "]": -1, "}": -1}
 _MARK = re.compile(r"--|/\*|'|\"")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One token; `kind` is DuckDB's: keyword, identifier, operator, string_const, ..."""
 
     kind: str
