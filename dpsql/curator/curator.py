@@ -33,11 +33,15 @@ _CACHE_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measurement:
-    """Noisy answers, one array of (groups, weights) a block; the event that paid; the receipt."""
+    """Noisy answers, one array of (groups, weights) a block; the event that paid; the receipt.
+
+    They are of the data in the state `snapshot`.
+    """
 
     answers: tuple[NDArray[np.int64], ...]
     event: Event
     receipt: Receipt
+    snapshot: str
 
 
 class Curator:
@@ -87,7 +91,8 @@ class Curator:
         try:
             if paid is not None:
                 paid(receipt)
-            return Measurement(tuple(self._noisy(workload, noise, snapshot)), event, receipt)
+            noisy = tuple(self._noisy(workload, noise, snapshot))
+            return Measurement(noisy, event, receipt, snapshot)
         except (SourceError, InternalError) as error:
             failure = type(error)(str(error))
         except Exception:
