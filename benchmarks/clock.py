@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
+ROUND = "@"  # in a command of `children`
 PAGES = bytes(8240)  # two pages of SQLite's log and their headers, as a charge writes
 # On Linux getrusage tells what the parent held before it started the process.
 PEAK = """
@@ -72,14 +73,24 @@ def peak(script: str, folder: Path) -> float:
 def _environment(folder: Path) -> dict[str, str]:
     """Modules are compiled once, into `folder`, as an installation has them compiled."""
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    kept["OPENBLAS_THREAD_TIMEOUT"] = "20"  # as dpsql sets it, for whatever is beside it as well
     return {**kept, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
 
 
 def children(commands: Sequence[Sequence[str]], folder: Path, rounds: int = 9) -> list[float]:
-    """Median processor seconds of each command, all run in turn a few times."""
-    for command in commands:
-        child(command, folder)
-    found = [[child(command, folder) for command in commands] for _ in range(rounds)]
+    """Median processor seconds of each command, all run in turn a few times.
+
+    ROUND in a command is the number of the turn, so that no turn asks what another has asked.
+    """
+
+    def turn(number: int) -> list[float]:
+        return [
+            child([word.replace(ROUND, str(number)) for word in command], folder)
+            for command in commands
+        ]
+
+    turn(0)
+    found = [turn(number) for number in range(1, rounds + 1)]
     return [median(times) for times in zip(*found, strict=True)]
 
 

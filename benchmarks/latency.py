@@ -9,7 +9,7 @@ from statistics import median
 
 import duckdb
 
-from benchmarks.clock import children, fsync, timed
+from benchmarks.clock import ROUND, children, fsync, timed
 from benchmarks.figures import Figure
 from benchmarks.tables import build
 from dpsql.session import Session
@@ -87,10 +87,8 @@ def _session(database: Path) -> Iterator[Figure]:
 
 def _command(database: Path) -> Iterator[Figure]:
     python = sys.executable
-    query = [
-        python, "-m", "dpsql", "query", database.name, "SELECT COUNT(*) FROM adult WHERE age > 40",
-        "-u", "alice",
-    ]  # fmt: skip
+    text = f"SELECT COUNT(*) FROM adult WHERE age > 4{ROUND}"
+    query = [python, "-m", "dpsql", "query", database.name, text, "-u", "alice"]
     start, light, heavy, whole = children(
         [
             [python, "-c", "pass"],

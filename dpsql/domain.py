@@ -20,7 +20,7 @@ class Domain:
     def __post_init__(self) -> None:
         if len(self.names) != len(self.sizes) or len(set(self.names)) != len(self.names):
             raise ValueError("a domain has one size for each of its names, all different")
-        if not all(size >= 1 for size in self.sizes):
+        if not min(self.sizes, default=1) >= 1:
             raise ValueError("every axis of a domain has a code")
 
     @property
@@ -36,7 +36,9 @@ class Domain:
         return Domain(tuple(names), tuple(self.size(name) for name in names))
 
     def index(self, codes: Mapping[str, NDArray[np.int64]], count: int) -> NDArray[np.int64]:
-        """The flat index of each of `count` cells given by the codes of their axes."""
+        """The flat index of each of `count` cells given by the codes of their axes; to be read."""
+        if len(self.names) == 1:
+            return codes[self.names[0]]
         found = np.zeros(count, np.int64)
         for name, size in zip(self.names, self.sizes, strict=True):
             found *= size
@@ -45,10 +47,5 @@ class Domain:
 
     def grid(self) -> dict[str, NDArray[np.int64]]:
         """The codes of all cells, in order; for domains small enough to hold."""
-        codes = {}
-        inner = self.cells
-        for name, size in zip(self.names, self.sizes, strict=True):
-            inner //= size
-            axis = np.repeat(np.arange(size, dtype=np.int64), inner)
-            codes[name] = np.tile(axis, self.cells // (size * inner))
-        return codes
+        codes = np.indices(self.sizes, np.int64).reshape(len(self.names), self.cells)
+        return dict(zip(self.names, codes, strict=True))

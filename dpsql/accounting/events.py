@@ -162,7 +162,10 @@ def _check_integer(name: str, value: object) -> None:
 
 
 def _check_fraction(name: str, value: object) -> None:
-    if type(value) is not Fraction or not Fraction(1, 1 << 64) <= value <= 1 << 128:
+    inside = type(value) is Fraction and (
+        value.denominator <= value.numerator << 64 and value.numerator <= value.denominator << 128
+    )
+    if not inside:
         raise ValueError(f"{name} is a fraction between 2^-64 and 2^128, not {value!r}")
 
 

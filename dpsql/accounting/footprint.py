@@ -71,6 +71,8 @@ VERSION = 1
 MOST_ENTRIES = 1 << 16  # of one factor's table
 PLAIN = 400  # characters of text that are kept as they are
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
 
 class OtherVersion(ValueError):
     """It was written by another version of dpsql, and is not read by this one."""
@@ -88,7 +90,8 @@ class Axis:
     classes: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if type(self.name) is not str or not all(map(whole, (*self.starts, *self.classes))):
+        codes = (*self.starts, *self.classes)
+        if type(self.name) is not str or set(map(type, codes)) != {int} or min(codes) < 0:
             raise ValueError(f"not the classes of a column: {self.name!r}")
         ascending = all(a < b for a, b in zip(self.starts, self.starts[1:], strict=False))
         if not (self.starts and self.starts[0] == 0 and ascending):
@@ -123,7 +126,7 @@ class Factor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(axis.size for axis in self.axes)
+        return tuple([axis.size for axis in self.axes])
 
     @property
     def largest(self) -> int:
@@ -132,15 +135,15 @@ class Factor:
     def best(self, cell: Mapping[str, int]) -> tuple[dict[str, int], int]:
         """The code of each axis, those of `cell` given, where the loss is largest; that loss."""
         fixed = [axis.at(cell[axis.name]) if axis.name in cell else None for axis in self.axes]
+        shape = self.shape
         ranges = [
-            range(axis.size) if one is None else (one,)
-            for axis, one in zip(self.axes, fixed, strict=True)
+            range(size) if one is None else (one,) for size, one in zip(shape, fixed, strict=True)
         ]
         most, chosen = -1, tuple(one or 0 for one in fixed)
         for classes in itertools.product(*ranges):
             index = 0
-            for axis, one in zip(self.axes, classes, strict=True):
-                index = index * axis.size + one
+            for size, one in zip(shape, classes, strict=True):
+                index = index * size + one
             if self.table[index] > most:
                 most, chosen = self.table[index], classes
         found = {
@@ -211,7 +214,7 @@ class Footprint:
             "rho": self.rho.to_list(),
             "epsilon": None if self.epsilon is None else self.epsilon.to_list(),
         }
-        text = json.dumps(fields, separators=(",", ":"))
+        text = _encode(fields)
         if len(text) <= PLAIN:
             return text
         import base64

@@ -298,17 +298,19 @@ class Ledger:
     ) -> list[_Step]:
         """What each purse will have spent. Purses that paid for the same so far share the work."""
         done: dict[tuple[str, Price], _Step] = {}
+        steps = []
         for payer in paying:
             purse = payer.purse
             alike = (purse.joint, purse.spent)
-            if alike in done:
-                continue
-            if footprint is None:
-                done[alike] = _Step(purse.spent + price, None)
-            else:
-                trial = self._states.trial(page, purse, price, footprint, snapshot, seq)
-                done[alike] = _Step(trial.after, trial)
-        return [done[payer.purse.joint, payer.purse.spent] for payer in paying]
+            step = done.get(alike)
+            if step is None:
+                step = _Step(purse.spent + price, None)
+                if footprint is not None:
+                    trial = self._states.trial(page, purse, price, footprint, snapshot, seq)
+                    step = _Step(trial.after, trial)
+                done[alike] = step
+            steps.append(step)
+        return steps
 
     def balance(self, user: str, dataset: str) -> Balance:
         """What is granted and spent where `user` pays first, and in `others` where as well.

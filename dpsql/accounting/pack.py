@@ -13,13 +13,21 @@ from numpy.typing import NDArray
 Tree: TypeAlias = "dict[str, Any] | list[Any] | NDArray[np.int64] | str | int | None"
 
 _MARK = "array"
+_WORD = np.dtype("<i8")
 _LEVEL = 1  # of compression: most of the time is the disk's
 
 
 def pack(tree: Tree) -> bytes:
     """Dictionaries, lists, text, integers and int64 arrays as bytes."""
     arrays: list[bytes] = []
-    text = json.dumps(_plain(tree, arrays), separators=(",", ":")).encode()
+
+    def mark(array: object) -> dict[str, tuple[int, ...]]:
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"not packed: {type(array).__name__}")
+        arrays.append(array.astype(_WORD, copy=False).tobytes())
+        return {_MARK: array.shape}
+
+    text = json.dumps(tree, separators=(",", ":"), default=mark).encode()
     return zlib.compress(struct.pack("<I", len(text)) + text + b"".join(arrays), _LEVEL)
 
 
@@ -31,19 +39,6 @@ def unpack(data: bytes) -> Any:
         return _whole(json.loads(raw[4 : 4 + length]), raw, [4 + length])
     except (zlib.error, struct.error, KeyError, TypeError):
         raise ValueError("not packed by dpsql") from None
-
-
-def _plain(tree: Tree, arrays: list[bytes]) -> Any:
-    match tree:
-        case np.ndarray():
-            arrays.append(np.ascontiguousarray(tree, "<i8").tobytes())
-            return {_MARK: list(tree.shape)}
-        case dict():
-            return {key: _plain(value, arrays) for key, value in tree.items()}
-        case list():
-            return [_plain(value, arrays) for value in tree]
-        case _:
-            return tree
 
 
 def _whole(tree: Any, raw: bytes, at: list[int]) -> Any:

@@ -144,8 +144,8 @@ def paying(page: Page, user: str, now: str) -> list[Balance]:
 
 def balance(found: Sequence[Payer]) -> Balance:
     """What the first payer holds, beside what the others do."""
-    first, *others = [Balance.of(p.grant, p.purse.spent) for p in found if p.grant is not None]
-    return dataclasses.replace(first, others=tuple(others))
+    first, *others = [(p.grant, p.purse.spent) for p in found if p.grant is not None]
+    return Balance.of(*first, tuple([Balance.of(grant, spent) for grant, spent in others]))
 
 
 def called(grant: Grant) -> str:

@@ -25,17 +25,20 @@ class Releases:
     def __init__(self, book: Book) -> None:
         self._book = book
         self._kept: Counter[str] = Counter()  # by this process, of each user
+        self._version: object = None  # of the book, when a user's own were looked for last
 
     def state(self, name: Name, mine: int, *, others: bool) -> object:
         """Another value than before if releases may have been kept meanwhile; None for maybe.
 
-        Those of `others`, or of the user, of whose `mine` were kept by whoever asks.
+        Those of the user, of whose `mine` were kept by whoever asks, or of `others`, which are
+        told as of the last look at a user's own: whoever asks looks at those first.
         """
-        version = self._book.version()
-        if version is None:
+        if not others:
+            self._version = self._book.version()
+        if self._version is None:
             return None
         own = self._kept[name[0]]
-        return version, self._kept.total() - own if others else own - mine
+        return self._version, self._kept.total() - own if others else own - mine
 
     def keep(self, name: Name, seq: int, stored: Stored) -> None:
         """Keep what charge `seq` released. Raises LedgerError."""

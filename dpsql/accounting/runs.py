@@ -51,7 +51,8 @@ class Runs:
             if len(self.known) < _REMEMBERED:
                 self.known[axis] = here, there
             return self, here, there
-        return Runs(np.array(starts), np.array(classes), len(pairs)), here, there
+        known = {axis: (np.arange(len(pairs)), there)}
+        return Runs(np.array(starts), np.array(classes), len(pairs), known), here, there
 
     def _pairs(self, axis: Axis) -> tuple[list[int], list[int], list[tuple[int, int]]]:
         """The runs of both: where each begins, its class, and the classes here and there of each.
@@ -59,24 +60,26 @@ class Runs:
         Classes are numbered by their least code, so that a range is a slice of classes. Lists, for
         there are few runs, and numpy takes longer to begin than they take to be walked through.
         """
-        own, others = self.starts.tolist(), axis.starts
-        here, there = self.classes.tolist(), axis.classes
-        starts = sorted({*own, *others})
-        rank: dict[tuple[int, int], int] = {}
-        classes = []
-        i = j = 0
-        for start in starts:
-            while i + 1 < len(own) and own[i + 1] <= start:
-                i += 1
-            while j + 1 < len(others) and others[j + 1] <= start:
-                j += 1
-            classes.append(rank.setdefault((here[i], there[j]), len(rank)))
-        return starts, classes, list(rank)
+        own = dict(zip(self.starts.tolist(), self.classes.tolist(), strict=True))
+        others = dict(zip(axis.starts, axis.classes, strict=True))
+        starts = sorted(own.keys() | others.keys())
+        here = there = 0
+        pairs = []
+        for start in starts:  # where a run does not begin the one before goes on
+            if start in own:
+                here = own[start]
+            if start in others:
+                there = others[start]
+            pairs.append((here, there))
+        rank = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
+        return starts, [rank[pair] for pair in pairs], list(rank)
 
     def inside(self, axis: Axis) -> Ints:
         """The class of an axis that each class here is in, where all of its are told apart."""
         if axis not in self.known:
-            first = self.starts[np.unique(self.classes, return_index=True)[1]]
+            runs = zip(self.classes.tolist()[::-1], self.starts.tolist()[::-1], strict=True)
+            least = dict(runs)  # the least code of each class, as it comes last
+            first = np.array([least[one] for one in range(self.size)], np.int64)
             there = Runs.of(axis).at(first)
             if len(self.known) >= _REMEMBERED:
                 return there

@@ -21,7 +21,7 @@ from dpsql.accounting.mixes import Mix
 from dpsql.accounting.pack import pack, unpack
 from dpsql.accounting.purse import whole
 from dpsql.query.canon import Family, families, parts
-from dpsql.query.linear import Workload
+from dpsql.query.linear import Workload, starts
 from dpsql.query.strategy import Mixed
 
 VERSION = 1
@@ -159,12 +159,12 @@ def _law(tree: Sequence[str]) -> Event:
 
 def _runs(merged: Ints) -> list[Any]:
     """The classes of a column's codes as runs: where each begins, its class, and the size."""
-    starts = np.flatnonzero(np.diff(merged, prepend=-1))
-    return [starts.astype(np.int64), merged[starts], len(merged)]
+    begins = starts(merged)
+    return [begins, merged[begins], len(merged)]
 
 
 def _codes(runs: Sequence[Any]) -> Ints:
-    starts, classes, size = runs
-    lengths = np.diff(np.append(starts, size))
+    begins, classes, size = runs
+    lengths = np.diff(np.append(begins, size))
     found: Ints = np.repeat(classes, lengths)
     return found

@@ -9,6 +9,7 @@ class with top t has at most max(t, min(t + w, most)), and a class that is not i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
 
 import numpy as np
 
@@ -20,7 +21,7 @@ class Tops:
 
     def __init__(self, bounds: Ints, sizes: list[int]) -> None:
         self.bounds, self._sizes = bounds, sizes
-        self._first = np.cumsum([0, *sizes]).tolist()
+        self._first = list(accumulate(sizes, initial=0))
 
     def refined(self, index: Mapping[int, Ints], sizes: list[int], most: int) -> Tops:
         """The tops of more classes: of each, `index` has the one it was. New columns get `most`."""

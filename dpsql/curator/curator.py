@@ -37,11 +37,14 @@ _CACHE_BYTES = 256 << 20
 class Measurement:
     """Noisy answers, one array of (groups, weights) a block, or of (groups, rows) a part of a
     strategy; the event that paid; the receipt.
+
+    They are of the data in the state `snapshot`.
     """
 
     answers: tuple[NDArray[np.int64], ...]
     event: Event
     receipt: Receipt
+    snapshot: str
 
 
 class Curator:
@@ -92,7 +95,8 @@ class Curator:
         try:
             if paid is not None:
                 paid(receipt)
-            return Measurement(tuple(self._noisy(asked, noise, snapshot)), event, receipt)
+            noisy = tuple(self._noisy(asked, noise, snapshot))
+            return Measurement(noisy, event, receipt, snapshot)
         except (SourceError, InternalError) as error:
             failure = type(error)(str(error))
         except Exception:

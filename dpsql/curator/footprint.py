@@ -11,6 +11,7 @@ too many classes as their largest value. All these are bounds from above; the la
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -99,7 +100,8 @@ def _footprint(workload: Workload, dataset: Dataset, noise: Noise) -> Footprint:
         case GaussianNoise(variance=variance):
 
             def rho(part: _Part) -> Ints:
-                return _ceiling(_squares(part, rows, pairs), Fraction(PICO) / (2 * variance))
+                top, bottom = PICO * variance.denominator, 2 * variance.numerator
+                return _ceiling(_squares(part, rows, pairs), top, bottom)
 
             return Footprint(_loss(parts, rho, price.rho, pairs), None)
         case LaplaceNoise(scale=scale):
@@ -108,7 +110,7 @@ def _footprint(workload: Workload, dataset: Dataset, noise: Noise) -> Footprint:
                 return _divergences(part, rows, pairs, scale)
 
             def epsilon(part: _Part) -> Ints:
-                return _ceiling(_sizes(part, rows), Fraction(PICO) / scale)
+                return _ceiling(_sizes(part, rows), PICO * scale.denominator, scale.numerator)
 
             return Footprint(
                 _loss(parts, divergence, price.rho, pairs),
@@ -123,7 +125,7 @@ def _squares(part: _Part, rows: int, pairs: bool) -> Exact:
     """The sum of the squares of what a person's rows in a cell can move; for pairs, S_j's."""
     largest = sum(w.times * len(w.values) * int(w.values.max(initial=0)) ** 2 for w in part.weights)
     kind: Any = np.int64 if 2 * rows**2 * largest < 1 << 62 else object
-    found: Exact = np.zeros(int(np.prod(part.shape, dtype=np.int64)), kind)
+    found: Exact = np.zeros(math.prod(part.shape), kind)
     for weights in part.weights:
         factor = weights.times * rows**2 * (2 if pairs and weights.signed else 1)
         for values in weights.values:
@@ -135,24 +137,23 @@ def _sizes(part: _Part, rows: int) -> Exact:
     """The sum of the sizes of what a person's rows in a cell can move."""
     largest = sum(w.times * len(w.values) * int(w.values.max(initial=0)) for w in part.weights)
     kind: Any = np.int64 if rows * largest < 1 << 62 else object
-    found: Exact = np.zeros(int(np.prod(part.shape, dtype=np.int64)), kind)
+    found: Exact = np.zeros(math.prod(part.shape), kind)
     for weights in part.weights:
         for values in weights.values:
             found = found + values.astype(kind, copy=False) * (weights.times * rows)
     return found
 
 
-def _ceiling(whole: Exact, unit: Fraction) -> Ints:
-    """whole x unit, rounded up; at most LIMIT."""
+def _ceiling(whole: Exact, top: int, bottom: int) -> Ints:
+    """whole x top / bottom, rounded up; at most LIMIT."""
     values = whole.tolist()
-    top, bottom = unit.numerator, unit.denominator
     costs = {value: min(-(-value * top // bottom), LIMIT) for value in set(values)}
     return np.array([costs[value] for value in values], np.int64)
 
 
 def _divergences(part: _Part, rows: int, pairs: bool, scale: Fraction) -> Ints:
     """The sum of f(moved) over the answers with Laplace noise, rounded up; at most LIMIT."""
-    cost = np.zeros(int(np.prod(part.shape, dtype=np.int64)))
+    cost = np.zeros(math.prod(part.shape))
     terms = 1
     for weights in part.weights:
         doubled = 2 if pairs and weights.signed else 1

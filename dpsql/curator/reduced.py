@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.footprint import Axis, Factor
-from dpsql.query.linear import Classes, alike
+from dpsql.query.linear import Classes, alike, starts
 
 RUNS = 1 << 12  # of a column's classes; a column of more is left out
 ENTRIES = 1 << 12  # of a table
@@ -29,14 +29,14 @@ def reduced(columns: Mapping[str, Classes], table: Ints, apart: bool) -> tuple[i
         if not apart:
             told, first = alike(table.swapaxes(place, 0).reshape(table.shape[place], -1))
             codes, number = told[codes], len(first)
-        starts = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist()]
-        if len(starts) > RUNS:
+        begins = starts(codes).tolist()
+        if len(begins) > RUNS:
             table, apart = table.max(axis=place), False
         elif number == 1:
             table = np.asarray(table.take(0, axis=place))
         else:
             table = table if apart else table.take(first, axis=place)
-            axes.append(Axis(name, tuple(starts), tuple(codes[starts].tolist())))
+            axes.append(Axis(name, tuple(begins), tuple(codes[begins].tolist())))
     axes, table = _joined(axes, table)
     least = int(table.min())
     rest = (table - least).reshape(-1)
@@ -56,6 +56,6 @@ def _joined(axes: list[Axis], table: Ints) -> tuple[list[Axis], Ints]:
         axis = axes[place]
         codes = rank[list(axis.classes)]
         fresh = np.flatnonzero(np.diff(codes, prepend=-1)).tolist()
-        starts = tuple(axis.starts[run] for run in fresh)
-        axes[place] = Axis(axis.name, starts, tuple(codes[fresh].tolist()))
+        begins = tuple(axis.starts[run] for run in fresh)
+        axes[place] = Axis(axis.name, begins, tuple(codes[fresh].tolist()))
     return axes, table

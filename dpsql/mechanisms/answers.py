@@ -7,7 +7,6 @@ its own (`variance`). Anything else is computed from those by interval arithmeti
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -49,7 +48,6 @@ class Answers:
         self._noisy, self._clamp = noisy, clamp
         self._estimators, self._factors = estimators, factors
         self._centre = self._noise.centre(noisy)
-        self._largest = [int(np.abs(column).max(initial=0)) for column in noisy.T]
 
     def intervals(
         self, expr: Expr, confidence: float
@@ -224,7 +222,7 @@ class Answers:
         below = math.lcm(constant.denominator, *(c.denominator for c in each.values()))
         times = {w: int(c * below) for w, c in each.items()}
         bound = abs(int(constant * below)) + sum(
-            abs(t) * self._largest[w] for w, t in times.items()
+            abs(t) * int(np.abs(self._noisy[:, w]).max(initial=0)) for w, t in times.items()
         )
         exact: Any = np.int64 if bound < _SAFE and below < _SAFE else object
         found = np.full(len(self._noisy), int(constant * below), exact)
@@ -327,11 +325,11 @@ class Answers:
 
     def _count(self, weight: int) -> Uncertain:
         """A number of rows: whole, so that ends of a finer measure move inwards."""
-        found = self._form({weight: Fraction(1)})
+        form = {weight: Fraction(1)}
         noisy, factor = self._noisy[:, weight], self._factors[weight]
 
         def bounds(level: float) -> tuple[Floats, Floats]:
-            half = self._half({weight: Fraction(factor)}, level)
+            half: Any = self._noise.half(form, level)  # of the answers, which count `factor` a row
             nearest = (noisy + factor // 2) // factor
             if not isinstance(half, Fraction | int):
                 middle = self._centre[:, weight]
@@ -344,8 +342,10 @@ class Answers:
             least = 0.0 if self._clamp else -math.inf
             return np.maximum(low, least), np.maximum(high, least)
 
-        value = np.maximum(found.value, 0.0) if self._clamp else found.value
-        return dataclasses.replace(found, value=value, bounds=bounds)
+        value = _over(noisy, factor)
+        value = np.maximum(value, 0.0) if self._clamp else value
+        gradient = {weight: np.ones(len(noisy))}
+        return Uncertain(value, gradient, bounds, frozenset([_name(form)]), linear=form)
 
     def _spread(self, spread: Spread) -> Uncertain:
         weights = (spread.low, spread.middle, spread.high)

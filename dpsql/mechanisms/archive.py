@@ -91,6 +91,8 @@ class Archive:
         """Single releases that were measured, and say `enough` of a workload; the best few."""
         with self._lock:
             self._kept.refresh()
+            if not self._kept.columns:
+                return []
             order: list[int] = []
             if not _few(workload) or self._may_follow(workload):
                 asked = _columns(workload)
@@ -117,9 +119,12 @@ class Archive:
     def after(self, workload: Workload, seq: int, before: Found | None) -> Found | None:
         """What is to be said of a workload that charge `seq` measured, and that was added.
 
-        Where nothing was said `before`, the release stands alone.
+        Where nothing was said `before`, the release stands alone; then None for a query or two,
+        of which nothing is to be said but what was measured.
         """
         with self._lock:
+            if before is None and _few(workload):
+                return None
             return self._found(workload, seq if before is None else None)
 
     def planned(self, workload: Workload, law: Event, before: Found | None) -> Found | None:
@@ -137,8 +142,6 @@ class Archive:
     def _found(self, workload: Workload, alone: int | None) -> Found | None:
         seqs = self._measured(workload)
         repeat = self._repeat(workload, seqs)
-        if repeat is not None and alone is not None and _few(workload):
-            return repeat
         fitted = self._fitted(workload, seqs, alone)
         if repeat is None or fitted is None:
             return repeat or fitted

@@ -54,6 +54,7 @@ class Kept:
         self._seen = self._counted = 0
         self.columns: OrderedDict[int, Columns] = OrderedDict()
         self._stored: dict[int, Stored | None] = {}
+        self._unread: dict[int, Columns] = {}
         self._by_key: dict[str, list[int]] = {}
         self._told: dict[str, _Told] = {}  # by column
 
@@ -66,6 +67,7 @@ class Kept:
         other = Kept(self._releases, self.name)
         other._seen, other._counted = self._seen, self._counted
         other.columns, other._stored = self.columns.copy(), self._stored.copy()
+        other._unread = self._unread.copy()
         other._by_key = {key: list(seqs) for key, seqs in self._by_key.items()}
         other._told = dict(self._told)
         return other
@@ -86,6 +88,7 @@ class Kept:
         while len(self.columns) > READ:
             seq, _ = self.columns.popitem(last=False)
             self._stored.pop(seq, None)
+            self._unread.pop(seq, None)
 
     def add(self, seq: int, stored: Stored) -> None:
         """A release of this process."""
@@ -95,7 +98,7 @@ class Kept:
     def _count(self, seq: int, columns: Columns) -> None:
         if seq < self._seen:  # kept later than others after it
             self._told.clear()
-        self.columns[seq] = columns
+        self.columns[seq] = self._unread[seq] = columns
         self._seen = max(self._seen, seq)
         self._counted += 1
 
@@ -103,7 +106,8 @@ class Kept:
         """Write a release into the ledger, with what it rests on. Raises LedgerError."""
         stored = self._stored[seq]
         assert stored is not None
-        self._stored[seq] = stored = dataclasses.replace(stored, rests=rests)
+        if rests != stored.rests:
+            self._stored[seq] = stored = dataclasses.replace(stored, rests=rests)
         self._mine += 1
         self._releases.keep(self.name, seq, stored)
 
@@ -123,15 +127,15 @@ class Kept:
 
     def _take(self, seq: int, stored: Stored | None) -> None:
         self._stored[seq] = stored
+        self._unread.pop(seq, None)
         for family in () if stored is None else stored.families:
             self._by_key.setdefault(family.key, []).append(seq)
 
     def measured(self, family: Family) -> list[int]:
         """The charges that released the queries of a family, in no order."""
         names = frozenset(family.classes)
-        for seq, columns in self.columns.items():
-            if names <= columns and seq not in self._stored:
-                self.read(seq)
+        for seq in [seq for seq, columns in self._unread.items() if names <= columns]:
+            self.read(seq)
         return [seq for seq in self._by_key.get(family.key, ()) if seq in self.columns]
 
     def may_follow(self, family: Family) -> bool:

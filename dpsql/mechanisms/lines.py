@@ -8,6 +8,7 @@ elsewhere follows from nothing. One that passes may still not follow; least squa
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import TypeAlias
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.query.canon import Family
+from dpsql.query.linear import starts
 
 Bools: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
@@ -25,20 +27,23 @@ CELLS = 1 << 13  # of all lines of a column, about
 
 def changes(family: Family, name: str) -> Bools:
     """(lines, codes - 1) of the column `name`: where the family changes from a code to the next."""
-    size = len(family.classes[name])
-    count = max(LEAST, min(MOST, CELLS // size))
-    place: Ints = np.zeros((count, 1), np.int64)
+    own = family.classes[name]
+    count = max(LEAST, min(MOST, CELLS // len(own)))
+    at = starts(own)[1:]  # within a run of one class nothing changes
+    ends = np.array([own[at - 1], own[at]])[:, None]
+    place: Ints = np.zeros((1, count, 1), np.int64)
     for other, of, classes in zip(
         family.classes, family.shape, family.classes.values(), strict=True
     ):
-        here = classes if other == name else classes[_stay(other, len(classes), count)][:, None]
+        here = ends if other == name else classes[_stay(other, len(classes), count)][:, None]
         place = place * of + here
-    groups, weights = family.groups[place], family.weights[place]
-    found: Bools = groups[:, 1:] != groups[:, :-1]
-    found |= weights[:, 1:] != weights[:, :-1]
+    groups, weights = family.groups.take(place), family.weights.take(place)
+    found: Bools = np.zeros((count, len(own) - 1), np.bool_)
+    found[:, at - 1] = (groups[0] != groups[1]) | (weights[0] != weights[1])
     return found
 
 
+@functools.lru_cache(256)  # the same for all queries of a column
 def _stay(name: str, size: int, count: int) -> Ints:
     """The code of a column on each line of another: spread evenly, each column by another step."""
     step = int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big") | 1

@@ -94,7 +94,9 @@ class _Binder:
                 "one statement a dataset",
             )
         limit, offset = self._rows(query.limit, "LIMIT"), self._rows(query.offset, "OFFSET")
-        ask = dataclasses.replace(self._ask, sql=self._desugared())
+        ask = self._ask
+        if self._sugar:
+            ask = dataclasses.replace(ask, sql=self._desugared())
         if limit == Const("integer", "0"):
             return Probe(dataset, True, ask)
         selects = tuple(select for _, select in bound)

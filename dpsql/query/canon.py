@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.query.linear import (
+    FEW,
     Block,
     Classes,
     Grouping,
@@ -37,6 +38,7 @@ from dpsql.query.predicate import TRUE, Codes, truth
 
 Ints: TypeAlias = NDArray[np.int64]
 
+_WORD = np.dtype("<i8")
 MOST_CELLS = 1 << 20  # combinations of classes that are looked at
 
 
@@ -55,11 +57,7 @@ class Family:
     factor: int
     origin: Ints
     key: str
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The number of classes of each column."""
-        return tuple(int(merged.max()) + 1 for merged in self.classes.values())
+    shape: tuple[int, ...]  # the number of classes of each column
 
     @classmethod
     def of(
@@ -67,7 +65,8 @@ class Family:
     ) -> Family:
         """The family of these parts, which are canonical."""
         key = _key(classes, groups, weights, len(origin))
-        return cls(classes, groups, weights, factor, origin, key)
+        shape = tuple([int(merged.max()) + 1 for merged in classes.values()])
+        return cls(classes, groups, weights, factor, origin, key, shape)
 
     @property
     def met(self) -> int:
@@ -145,13 +144,17 @@ def _family(workload: Workload, block: Block, grouping: Grouping, weight: Weight
         if told.number == 1:
             groups, values = (np.asarray(a.take(0, axis=axis)) for a in (groups, values))
             continue
+        listed = merged[name].first.tolist()
+        if told.number == len(listed) and listed == sorted(listed):
+            kept[name] = merged[name].of  # numbered by their first code already
+            continue
         # classes are numbered by their first code
         kept[name], first_code = _numbered(told.of[merged[name].of])
         picked = told.first[told.of[merged[name].of[first_code]]]
         groups, values = groups.take(picked, axis=axis), values.take(picked, axis=axis)
     groups, values = groups.reshape(-1), values.reshape(-1)
     factor = int(np.gcd.reduce(values)) or 1
-    outside = np.flatnonzero(groups < 0)
+    outside = (groups < 0).nonzero()[0]
     numbered, at = _numbered(groups)
     met = groups[at]
     if len(outside):  # what is in no group has no number
@@ -173,6 +176,11 @@ def _alike(groups: Ints, values: Ints, axis: int) -> Classes:
 
 def _numbered(values: Ints) -> tuple[Ints, Ints]:
     """Values numbered 0, 1, ... as they are met, and where each is met first."""
+    if len(values) <= FEW:
+        listed = values.tolist()
+        number = {value: place for place, value in enumerate(dict.fromkeys(listed))}
+        of = np.array([number[value] for value in listed], np.int64)
+        return of, np.array([listed.index(value) for value in number], np.int64)
     found = ranked(values)
     order = np.argsort(found.first)
     rank = np.empty(found.number, np.int64)
@@ -181,11 +189,8 @@ def _numbered(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _key(kept: Mapping[str, Ints], groups: Ints, values: Ints, size: int) -> str:
-    digest = hashlib.sha256(f"{size} groups ".encode())
+    parts = [f"{size} groups ".encode()]
     for name, merged in sorted(kept.items()):
-        digest.update(f"{name!r} {len(merged)} ".encode())
-        digest.update(merged.astype("<i8").tobytes())
-    digest.update(b"groups")
-    digest.update(groups.astype("<i8").tobytes())
-    digest.update(values.astype("<i8").tobytes())
-    return digest.hexdigest()[:32]
+        parts += [f"{name!r} {len(merged)} ".encode(), merged.astype(_WORD, copy=False).tobytes()]
+    parts += [b"groups", *(a.astype(_WORD, copy=False).tobytes() for a in (groups, values))]
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:32]

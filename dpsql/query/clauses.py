@@ -38,8 +38,10 @@ class Clauses:
 
     def query(self, node: Node) -> Query:
         """The query of a node; a clause that is not known is named in `foreign`."""
-        with self._convert.nested(None):
-            return self._query(node)
+        self._convert.enter(None)
+        found = self._query(node)
+        self._convert.leave()
+        return found
 
     def _query(self, node: Node) -> Query:
         order, limit, offset, foreign = self._modifiers(node.get("modifiers", ()))

@@ -87,9 +87,9 @@ def compile_bound(bound: Bound, grid: Grid, params: Sequence[Any] = ()) -> Compi
         compiler = _Compiler(bound, grid)
         parts = [compiler.select(select) for select in bound.selects]
         names, types = grid.describe(bound, params)  # last: it does not tell the place of a fault
-    selects = [compiled for compiled, _, _ in parts]
-    blocks = _balanced([(block, scales) for _, block, scales in parts])
-    listed = sorted({name for select in bound.selects for name in _mentioned(select)})
+    selects = [compiled for compiled, _, _, _ in parts]
+    blocks = _balanced([(block, scales) for _, block, scales, _ in parts])
+    listed = sorted({name for _, _, _, domain in parts for name in domain.names})
     workload = Workload(grid.domain(listed), tuple(blocks))
     return Compiled(bound, workload, tuple(selects), tuple(names), tuple(types))
 
@@ -145,8 +145,8 @@ class _Compiler:
         self._trees = Trees(grid, Typer(bound.dataset, self._refuse), self._refuse)
         self._trees.check(bound.guards)
 
-    def select(self, select: BoundSelect) -> tuple[CompiledSelect, Block, list[int]]:
-        """The estimators of one SELECT, its linear queries, and the scale of each weight."""
+    def select(self, select: BoundSelect) -> tuple[CompiledSelect, Block, list[int], Domain]:
+        """One SELECT's estimators, linear queries, the scale of each weight, and its columns."""
         tests = conjuncts(select.where) if select.where is not None else ()
         conditions = [a.condition for a in select.aggregates if a.condition is not None]
         arguments = [a.argument for a in select.aggregates if a.argument is not None]
@@ -168,7 +168,7 @@ class _Compiler:
         block = Block(where, tuple(weights.listed), groups.groupings)
         domain = self._grid.domain(sorted(_mentioned(select)))
         block, scales, estimators = merged(domain, block, weights.scales, estimators)
-        return CompiledSelect(select, estimators, groups), block, scales
+        return CompiledSelect(select, estimators, groups), block, scales, domain
 
 
 class _Weights:

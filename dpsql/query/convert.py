@@ -6,8 +6,7 @@ that names the construct, and every later step refuses it.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from dpsql.query.expr import (
@@ -105,9 +104,8 @@ class Converter:
         start = _first_location(node)
         return None if start is None else self._text.place(start, None)
 
-    @contextlib.contextmanager
-    def nested(self, span: Span | None) -> Iterator[None]:
-        """Counts how deep the nodes are inside each other. Raises Refused above MAX_NESTING."""
+    def enter(self, span: Span | None) -> None:
+        """Begin a node inside the one around, until `leave`. Raises Refused above MAX_NESTING."""
         self._depth += 1
         if self._depth > MAX_NESTING:
             raise self._text.refusal(
@@ -115,7 +113,9 @@ class Converter:
                 span,
                 "a flatter statement: fewer parentheses, CASEs and derived tables in each other",
             )
-        yield
+
+    def leave(self) -> None:
+        """End the node that was entered last. After a refusal nothing is converted any more."""
         self._depth -= 1
 
     # -- expressions ---------------------------------------------------------------------------
@@ -124,18 +124,19 @@ class Converter:
         """The expression of a node; whatever is not known becomes a Foreign."""
         kind = node.get("class", "")
         span = self.span(node)
-        convert = getattr(self, f"_{kind.lower()}", None) if kind in _CLASSES else None
+        convert = getattr(self, _CLASSES[kind]) if kind in _CLASSES else None
         if kind == "SUBQUERY" and node.get("subquery_type") == "ANY" and self._text.quantified():
             return Foreign("a comparison with ANY or ALL", self._text.quantified())
         if convert is None:
             return Foreign(_NAMED_FOREIGN.get(kind, f"the construct {kind or 'unknown'}"), span)
-        with self.nested(span):
-            found: Expr = convert(node, span)
+        self.enter(span)
+        found: Expr = convert(node, span)
+        self.leave()
         return found
 
     def exprs(self, nodes: Iterable[Node]) -> tuple[Expr, ...]:
         """The expressions of several nodes."""
-        return tuple(self.expr(node) for node in nodes)
+        return tuple([self.expr(node) for node in nodes])
 
     def _column_ref(self, node: Node, span: Span | None) -> Expr:
         if unknown(node, *_COMMON, "column_names"):
@@ -253,6 +254,9 @@ class Converter:
 
 
 _CLASSES = {
-    "COLUMN_REF", "CONSTANT", "FUNCTION", "COMPARISON", "CONJUNCTION", "OPERATOR", "BETWEEN",
-    "CASE", "CAST", "PARAMETER", "STAR",
+    kind: f"_{kind.lower()}"
+    for kind in (
+        "COLUMN_REF", "CONSTANT", "FUNCTION", "COMPARISON", "CONJUNCTION", "OPERATOR", "BETWEEN",
+        "CASE", "CAST", "PARAMETER", "STAR",
+    )
 }  # fmt: skip

@@ -30,8 +30,11 @@ class Describer:
 
     def declare(self) -> None:
         """Make the empty table of the dataset, under its own name, once."""
-        listed = ", ".join(f"NULL::{c.sql_type} AS {quote(c.name)}" for c in self._dataset.columns)
-        self._empty.make(quote(self._dataset.name), f"SELECT {listed} LIMIT 0")
+        name = quote(self._dataset.name)
+        if not self._empty.has(name):
+            columns = self._dataset.columns
+            listed = ", ".join(f"NULL::{c.sql_type} AS {quote(c.name)}" for c in columns)
+            self._empty.make(name, f"SELECT {listed} LIMIT 0")
 
     def outputs(self, ask: Ask, params: Params = ()) -> Outputs:
         """Names and types of a statement. Raises Refused where DuckDB does not take it."""

@@ -91,8 +91,10 @@ class Empty:
         if parser is None:  # not among those that `interrupt` stops: any session may parse here
             parser = self._local.parser = self._root.cursor()
             parser.execute(_PARSE)
-        with _own_errors():
+        try:
             found = parser.execute(f"EXECUTE parse({text_literal(sql)})").fetchone()
+        except duckdb.Error as error:
+            raise _own(error) from None
         assert found is not None
         tree = json.loads(found[0])
         if tree["error"]:
@@ -189,10 +191,15 @@ def _own_errors() -> Iterator[None]:
     """Errors of DuckDB without their texts."""
     try:
         yield
-    except duckdb.InterruptException:
-        raise KeyboardInterrupt from None
     except duckdb.Error as error:
-        raise EmptyError(type(error).__name__) from None
+        raise _own(error) from None
+
+
+def _own(error: duckdb.Error) -> BaseException:
+    """What to raise for an error of DuckDB, whose text stays here."""
+    if isinstance(error, duckdb.InterruptException):
+        return KeyboardInterrupt()
+    return EmptyError(type(error).__name__)
 
 
 _OPENING = threading.Lock()

@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -188,34 +188,34 @@ def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
         case Ref() | Column() | Slot() | Const() | Param() | Star() | Foreign():
             return expr
         case Call():
-            return dataclasses.replace(
-                expr,
-                args=tuple(change(a) for a in expr.args),
-                filter=None if expr.filter is None else change(expr.filter),
-            )
+            args = tuple([change(arg) for arg in expr.args])
+            condition = None if expr.filter is None else change(expr.filter)
+            distinct, ordered = expr.distinct, expr.ordered
+            return Call(expr.name, args, expr.operator, condition, distinct, ordered, expr.span)
         case Compare():
-            return dataclasses.replace(expr, left=change(expr.left), right=change(expr.right))
-        case Logic() | Op():
-            return dataclasses.replace(expr, args=tuple(change(a) for a in expr.args))
+            return Compare(expr.op, change(expr.left), change(expr.right), expr.span)
+        case Logic():
+            return Logic(expr.op, tuple([change(arg) for arg in expr.args]), expr.span)
+        case Op():
+            return Op(expr.name, tuple([change(arg) for arg in expr.args]), expr.span)
         case Between():
-            return dataclasses.replace(
-                expr, value=change(expr.value), low=change(expr.low), high=change(expr.high)
-            )
+            value, low, high = change(expr.value), change(expr.low), change(expr.high)
+            return Between(value, low, high, expr.span)
         case Case():
-            return dataclasses.replace(
-                expr,
-                branches=tuple((change(when), change(then)) for when, then in expr.branches),
-                otherwise=change(expr.otherwise),
-            )
+            branches = tuple([(change(when), change(then)) for when, then in expr.branches])
+            return Case(branches, change(expr.otherwise), expr.span)
         case Cast():
-            return dataclasses.replace(expr, arg=change(expr.arg))
+            return Cast(change(expr.arg), expr.type, expr.lenient, expr.span)
 
 
-def walk(expr: Expr) -> Iterator[Expr]:
-    """The expression and all its parts, outermost first."""
-    yield expr
-    for part in children(expr):
-        yield from walk(part)
+def walk(expr: Expr) -> list[Expr]:
+    """The expression and all its parts, outermost first, left to right."""
+    found, left = [], [expr]
+    while left:
+        part = left.pop()
+        found.append(part)
+        left += children(part)[::-1]
+    return found
 
 
 def columns(expr: Expr) -> tuple[str, ...]:
@@ -232,9 +232,10 @@ def conjuncts(expr: Expr) -> tuple[Expr, ...]:
 
 def size(expr: Expr) -> int:
     """The number of parts of an expression, itself included."""
-    return sum(1 for _ in walk(expr))
+    return len(walk(expr))
 
 
+@functools.lru_cache(1024)  # the names of columns come up in every statement
 def fold(name: str) -> str:
     """A name as DuckDB compares it: the case of ASCII letters means nothing."""
     return name.translate(_LOWER)

@@ -97,11 +97,13 @@ class Grid:
 
     def truths(self, exprs: Sequence[Expr], refuse: Refuse) -> list[Leaf]:
         """The truth table of each condition. Raises Refused where DuckDB would raise an error."""
+        known = [self._found(("truth", expr)) for expr in exprs]
+        if all(leaf is not None for leaf in known):
+            return known
         found: dict[Expr, Leaf] = {}
         small: list[Expr] = []
         large: dict[tuple[str, ...], list[Expr]] = {}
-        for expr in dict.fromkeys(exprs):
-            kept = self._found(("truth", expr))
+        for expr, kept in dict(zip(exprs, known, strict=True)).items():
             if kept is not None:
                 found[expr] = kept
                 continue
@@ -288,10 +290,11 @@ class Grid:
 
     def _found(self, key: tuple[str, Expr]) -> Any:
         with self._lock:
-            if key not in self._kept:
+            found = self._kept.get(key)
+            if found is None:
                 return None
             self._kept.move_to_end(key)
-            return self._kept[key][0]
+            return found[0]
 
 
 def _truth(column: NDArray[Any]) -> NDArray[np.uint8]:

@@ -68,10 +68,12 @@ def group(
     for chosen in sets:
         grouping, found = _listed([keys[k] for k in chosen], conjuncts, grid, refuse, span, total)
         total += grouping.size
-        wide = np.full((grouping.size, len(keys)), -1, np.int64)
-        wide[:, list(chosen)] = found
         groupings.append(grouping)
-        codes.append(wide)
+        if chosen != tuple(range(len(keys))):
+            wide = np.full((grouping.size, len(keys)), -1, np.int64)
+            wide[:, list(chosen)] = found
+            found = wide
+        codes.append(found)
     return Groups(keys, sets, tuple(groupings), np.concatenate(codes))
 
 

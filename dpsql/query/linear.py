@@ -19,7 +19,8 @@ from dpsql.query.predicate import TRUE, Codes, Leaf, Predicate, leaves, truth
 
 TableOf: TypeAlias = tuple[Domain, NDArray[Any]]  # a domain and one entry a cell
 
-_FEW = 128  # values that are told apart faster without arrays
+FEW = 128  # values that are told apart faster without arrays
+_FIRST = np.zeros(1, np.int64)
 MAX_WEIGHT = 1 << 36  # every weight is at most this in absolute value
 
 
@@ -141,7 +142,7 @@ def _block(block: Block, codes: Codes, counts: NDArray[np.int64], total: int) ->
     exact: Any = object if total * largest >= 1 << 62 else np.int64
     counts = counts.astype(exact, copy=False)
     count = len(counts)
-    kept = np.flatnonzero(truth(block.where, codes, count) == TRUE)
+    kept = (truth(block.where, codes, count) == TRUE).nonzero()[0]
     if len(kept) < count:
         codes, counts, count = {n: c[kept] for n, c in codes.items()}, counts[kept], len(kept)
     weighted = [weight.values(codes, count) * counts for weight in block.weights]
@@ -207,12 +208,14 @@ def _classes(name: str, size: int, tables: Sequence[TableOf]) -> Classes:
 
 def ranked(values: NDArray[Any]) -> Classes:
     """Whole numbers in classes of equal ones, by their size."""
-    if len(values) <= _FEW:
+    if len(values) <= FEW:
         listed = values.tolist()
-        order = sorted(set(listed))
-        rank = {value: place for place, value in enumerate(order)}
+        backwards = range(len(listed) - 1, -1, -1)
+        place = {listed[at]: at for at in backwards}  # of each value the first
+        order = sorted(place)
+        rank = {value: number for number, value in enumerate(order)}
         of = np.array([rank[value] for value in listed], np.int64)
-        return Classes(of, np.array([listed.index(value) for value in order], np.int64))
+        return Classes(of, np.array([place[value] for value in order], np.int64))
     least = int(values.min(initial=0))
     span = int(values.max(initial=0)) - least + 1
     if span > 4 * len(values) + 64:  # a table of them would be mostly empty
@@ -225,19 +228,20 @@ def ranked(values: NDArray[Any]) -> Classes:
     return Classes(ranks[values - least], first[occurs])
 
 
+def starts(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the runs of equal values begin; there is a value."""
+    changes = (values[1:] != values[:-1]).nonzero()[0]
+    return np.concatenate([_FIRST, changes + 1])
+
+
 def alike(rows: NDArray[Any]) -> Classes:
     """Rows in classes of equal ones."""
     lines = np.ascontiguousarray(rows)
-    if len(lines) <= _FEW:
-        known: dict[bytes, int] = {}
-        first: list[int] = []
-        of = []
-        for at, line in enumerate(lines):
-            rank = known.setdefault(line.tobytes(), len(known))
-            if rank == len(first):
-                first.append(at)
-            of.append(rank)
-        return Classes(np.array(of, np.int64), np.array(first, np.int64))
+    if len(lines) <= FEW:
+        listed = [line.tobytes() for line in lines]
+        number = {line: rank for rank, line in enumerate(dict.fromkeys(listed))}
+        of = np.array([number[line] for line in listed], np.int64)
+        return Classes(of, np.array([listed.index(line) for line in number], np.int64))
     void = lines.view(np.dtype((np.void, lines.dtype.itemsize * lines.shape[1]))).reshape(-1)
     _, at_first, merged = np.unique(void, return_index=True, return_inverse=True)
     return Classes(merged.reshape(-1).astype(np.int64), at_first.astype(np.int64))

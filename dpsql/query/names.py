@@ -140,13 +140,15 @@ _ROW_HINTS = {
 def row(expr: Expr, where: str, refuse: Refuse) -> Expr:
     """An expression about one row. Raises Refused for one with aggregates."""
     for part in walk(expr):
-        if isinstance(part, Call) and part.name in AGGREGATES:
+        if not isinstance(part, Call):
+            continue
+        if part.name in AGGREGATES:
             name = part.name.replace("count_star", "count").upper()
             raise refuse(
                 f"the aggregate {name} in {where}, which is about single rows",
                 part.span,
                 _ROW_HINTS[where],
             )
-        if isinstance(part, Call) and part.name == "unnest":
+        if part.name == "unnest":
             raise refuse(*refused(part))
     return expr

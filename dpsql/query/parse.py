@@ -193,6 +193,8 @@ def _ask(text: Text, found: list[Token]) -> Ask:
 
 def _options(text: Text, found: list[Token]) -> tuple[tuple[Option, ...], Span | None]:
     """What `SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (name = value, ...)` says, and its place."""
+    if len(found) < 2 or found[1].word != "WITH":
+        return (), None
     words = [token.word for token in found[:5]]
     if words[1:3] != ["WITH", "DIFFERENTIAL_PRIVACY"]:
         return (), None

@@ -64,12 +64,13 @@ def truth(predicate: Predicate, codes: Codes, count: int) -> Truth:
             found: Truth = table[domain.index(codes, count)]
             return found
         case And(parts=parts):
-            found = np.full(count, TRUE, np.uint8)
+            found = np.zeros(count, np.uint8)
+            found.fill(TRUE)
             for part in parts:
                 np.minimum(found, truth(part, codes, count), out=found)
             return found
         case Or(parts=parts):
-            found = np.full(count, FALSE, np.uint8)
+            found = np.zeros(count, np.uint8)  # FALSE
             for part in parts:
                 np.maximum(found, truth(part, codes, count), out=found)
             return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -118,14 +117,14 @@ class Sources:
             )
         renamed = [(new, meaning) for new, (_, meaning) in zip(names, scope.fields, strict=False)]
         fields = (*renamed, *scope.fields[len(renamed) :])
-        seen: set[str] = set()
-        for name, _ in fields:
-            if name and fold(name) in seen:
-                raise self._refuse(
-                    f"two columns of a derived table are called {name!r}", span, "different aliases"
-                )
-            seen.add(fold(name))
-        return dataclasses.replace(scope, fields=fields, qualifiers=frozenset({fold(alias)} - {""}))
+        found = Scope(scope.dataset, fields, frozenset({fold(alias)} - {""}), scope.where)
+        if len(found.names) < sum(name != "" for name, _ in fields):
+            folded = [fold(name) for name, _ in fields]
+            twice = next(n for at, (n, _) in enumerate(fields) if n and folded[at] in folded[:at])
+            raise self._refuse(
+                f"two columns of a derived table are called {twice!r}", span, "different aliases"
+            )
+        return found
 
     def _derived(
         self, query: Query, names: tuple[str, ...], ctes: Ctes, span: Span | None, alias: str

@@ -8,8 +8,8 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 from dpsql.errors import Refused
 from dpsql.query.empty import tokens
@@ -35,11 +35,13 @@ LOOKALIKES = {  # what word processors make of the signs of SQL, and what to wri
     "\xf7": "the plain slash: /",
 }
 _NAMED = {"\ufeff": "a byte order mark, BOM"}
+_QUOTES = ("'", '"', "$")
+_ROUND = {"(": 1, ")": -1}
+_NESTS = {**_ROUND, "[": 1, "{": 1, "]": -1, "}": -1}
 _MARK = re.compile(r"--|/\*|'|\"")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One token; `kind` is DuckDB's: keyword, identifier, operator, string_const, ..."""
 
     kind: str
@@ -76,13 +78,16 @@ class Text:
             if len(encoded) == len(sql)
             else list(accumulate((len(c.encode()) for c in sql), initial=0))
         )
-        starts = [(self._char(start), kind) for start, kind in tokens(sql)]
-        ends = [*(start for start, _ in starts), len(sql)][1:]
+        listed = tokens(sql)
+        starts = [start for start, _ in listed]
+        if self._offsets is not None:
+            starts = [self._char(start) for start in starts]
+        commented = "--" in sql or "/*" in sql
         self.tokens: list[Token] = []
-        for (start, kind), end in zip(starts, ends, strict=True):
+        for (_, kind), start, end in zip(listed, starts, [*starts[1:], len(sql)], strict=False):
             text = sql[start:end]
             if kind != "comment":
-                text = _without_comments(text)
+                text = _alone(text) if commented or text[:1] in _QUOTES else text.rstrip()
                 self.tokens.append(Token(kind, text, start, start + len(text)))
         self._starts = [token.start for token in self.tokens]
         self._check_characters()
@@ -95,6 +100,8 @@ class Text:
 
     def place(self, start: int, length: int | None) -> Span:
         """The span of a construct at a byte offset; its length may be unknown (DuckDB 1)."""
+        if length is not None and self._offsets is None:
+            return Span(start, start + length)
         first = self._char(start)
         if length is not None:
             return Span(first, self._char(start + length))
@@ -111,7 +118,7 @@ class Text:
         """The end of the parenthesis that opens at token `index`."""
         depth = 0
         for token in itertools.islice(self.tokens, index, None):
-            depth += {"(": 1, ")": -1}.get(token.text, 0)
+            depth += _ROUND.get(token.text, 0)
             if depth == 0:
                 return token.end
         return None
@@ -174,7 +181,7 @@ class Text:
         """
         kept, start, depth, cutting = [], 0, 0, False
         for token in self.tokens:
-            depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.text, 0)
+            depth += _NESTS.get(token.text, 0)
             if depth == 0 and cutting and token.word in until:
                 start, cutting = token.start, False
             elif depth == 0 and not cutting and token.word == word:
@@ -232,7 +239,7 @@ class Text:
         """Refuse blanks and marks that look like nothing: parsers disagree about them."""
         if self.sql.isascii() and self.sql.isprintable():
             return
-        quoted = [(t.start, t.end) for t in self.tokens if t.text[:1] in ("'", '"', "$")]
+        quoted = [(t.start, t.end) for t in self.tokens if t.text[:1] in _QUOTES]
         starts = [start for start, _ in quoted]
         for index, char in enumerate(self.sql):
             meant = LOOKALIKES.get(char)
@@ -254,9 +261,9 @@ class Text:
         return at < 0 or index >= self.tokens[at].end
 
 
-def _without_comments(text: str) -> str:
+def _alone(text: str) -> str:
     """A token's text without the blanks and comments that follow it."""
-    if text[:1] in ("'", '"', "$"):
+    if text[:1] in _QUOTES:
         return text.rstrip() if text[0] == "$" else _quoted(text)
     for mark in ("--", "/*"):
         if (cut := text.find(mark)) > 0:

@@ -49,6 +49,8 @@ class Trees:
     def check(self, guards: Iterable[Guard]) -> None:
         """Refuse when a guarded condition holds somewhere on its public grid."""
         pending = [g for g in guards if not _harmless(g.condition)]
+        if not pending:
+            return
         leaves = self._grid.truths([g.condition for g in pending], self._refuse)
         for guard, leaf in zip(pending, leaves, strict=True):
             failing = np.flatnonzero(leaf.table == TRUE)

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Any
 
 from dpsql.errors import UsageError
 from dpsql.query.parse import Ask, Statement, parse
 from dpsql.session.settings import Settings
 
 _KEPT = 256  # statements that are kept as they were read
-
-
-def known(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a call. Raises UsageError for an unknown one or a value that does not fit."""
-    Settings().with_values(settings)
-    return dict(settings)
 
 
 def statement(sql: str) -> Statement:

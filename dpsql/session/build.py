@@ -218,7 +218,7 @@ def _errors(
             for grid in grids:
                 grid.append(nothing)
             continue
-        for at in np.flatnonzero(found.doubtful[order]).tolist():
+        for at in found.doubtful[order].nonzero()[0].tolist():
             rows[at] = (*rows[at][:column], None, *rows[at][column + 1 :])
             withheld += 1
         empty = np.fromiter((row[column] is None for row in rows), bool, len(rows))
@@ -232,10 +232,8 @@ def _errors(
 
 def _masked(values: Floats, out: NDArray[np.bool_]) -> list[float | None]:
     """The values, None where `out` says so."""
-    found: list[float | None] = values.tolist()
-    for at in np.flatnonzero(out).tolist():
-        found[at] = None
-    return found
+    pairs = zip(values.tolist(), out.tolist(), strict=True)
+    return [None if hidden else value for value, hidden in pairs]
 
 
 def _column(

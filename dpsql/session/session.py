@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import getpass
@@ -32,7 +31,7 @@ from dpsql.query.parse import Ask, Describe, Explain, Set, Show
 from dpsql.release import Budget, Cost, Plan, Release
 from dpsql.schema import Dataset
 from dpsql.session import tell
-from dpsql.session.asked import check_delta, effective, known, statement
+from dpsql.session.asked import check_delta, effective, statement
 from dpsql.session.build import Head, Paid, build, build_plan, require_level
 from dpsql.session.charge import Charge
 from dpsql.session.earlier import REUSE, Earlier, label, settled, words
@@ -164,13 +163,13 @@ class Session:
         they say so (see `last_charge`).
         """
         self._calls.paid = None
-        settings = known(settings)
+        chosen = self.settings.with_values(settings)
         asked = statement(sql)
         match asked:
             case Ask():
-                return self._ask(asked, params, settings)
+                return self._ask(asked, params, chosen)
             case Explain(ask=ask):
-                return tell.plan(self._plan(ask, params, settings))
+                return tell.plan(self._plan(ask, params, chosen))
             case Describe() | Show() | Set():
                 return told(self, asked, sql, settings)
 
@@ -178,13 +177,13 @@ class Session:
         self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, **settings: Any
     ) -> Plan:
         """What a SELECT would do and cost; free, and reads no private data."""
-        settings = known(settings)
+        chosen = self.settings.with_values(settings)
         asked = statement(sql)
         if isinstance(asked, Explain):
             asked = asked.ask
         if not isinstance(asked, Ask):
             raise UsageError("only a SELECT has a plan")
-        return self._plan(asked, params, settings)
+        return self._plan(asked, params, chosen)
 
     def budget(self, dataset: str | None = None) -> Budget:
         """What this user was granted, spent and has left. Raises NoGrant."""
@@ -227,9 +226,9 @@ class Session:
 
     # -- SELECT --------------------------------------------------------------------------------
 
-    def _ask(self, ask: Ask, params: Any, given: Mapping[str, Any]) -> Release:
+    def _ask(self, ask: Ask, params: Any, chosen: Settings) -> Release:
         bound, compiled = self._compile(ask, params)
-        settings = effective(ask, self.settings.with_values(given))
+        settings = effective(ask, chosen)
         if isinstance(bound, Probe) and bound.of:
             return tell.catalogue(bound, self._catalogue, params, self.user)
         if isinstance(bound, Probe):
@@ -238,8 +237,10 @@ class Session:
         require_level(compiled, settings.confidence)
         known = self._balances.pop(bound.dataset.name, None)
         if known is not None:
-            with contextlib.suppress(Regranted):  # since the last answer
+            try:
                 return self._measure(ask, bound, compiled, settings, known)
+            except Regranted:  # since the last answer
+                pass
         balance = self.ledger.balance(self.user, bound.dataset.name)
         return self._measure(ask, bound, compiled, settings, balance)
 
@@ -274,7 +275,7 @@ class Session:
                 asked, rest.noise, text, charge.take, balance.grant, charge.token
             )
             self._balances[dataset.name] = measured.receipt.after
-            if archive is not None and self._snapshot(dataset) != archive.name[2]:
+            if archive is not None and measured.snapshot != archive.name[2]:
                 archive = None  # the data changed meanwhile
             answered, others, notes = settled(
                 archive, found, compiled, measured, rest.plan, alone=plan.raw
@@ -296,9 +297,9 @@ class Session:
             self._calls.paid = charge.cost
         raise failure  # out here, so that it does not carry what it was made from
 
-    def _plan(self, ask: Ask, params: Any, given: Mapping[str, Any]) -> Plan:
+    def _plan(self, ask: Ask, params: Any, chosen: Settings) -> Plan:
         bound, compiled = self._compile(ask, params)
-        settings = effective(ask, self.settings.with_values(given))
+        settings = effective(ask, chosen)
         if isinstance(bound, Probe) or compiled is None:
             raise UsageError("this statement tells only the schema: it is free and has no plan")
         require_level(compiled, settings.confidence)

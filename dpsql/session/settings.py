@@ -52,9 +52,11 @@ class Settings:
     def __post_init__(self) -> None:
         for name, most in (("epsilon", 1e9), ("rho", 1e9), ("accuracy", 1e15)):
             value = getattr(self, name)
+            if value is None:
+                continue
             if isinstance(value, str):
                 value = float(value.rstrip("%"))
-            if value is not None and not (1e-12 <= value <= most and math.isfinite(value)):
+            if not (1e-12 <= value <= most and math.isfinite(value)):
                 raise UsageError(f"{name} is a number from 1e-12 to {most:g}, not {value!r}")
         given = [name for name in _PRICES if getattr(self, name) is not None]
         if len(given) > 1:

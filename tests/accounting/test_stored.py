@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from dpsql.accounting.events import Gaussian, Laplace
+from dpsql.accounting.pack import pack, unpack
 from dpsql.accounting.stored import Stored
 from tests.mechanisms.measured import CELLS, CODES, workload
 
@@ -62,3 +65,27 @@ def test_damaged_bytes_are_no_release(place):
 def test_values_beyond_64_bits_are_not_kept():
     asked = workload("SELECT COUNT(*) FROM town")
     assert Stored.of(asked, LAWS[0], [np.array([[1 << 70]], object)]) is None
+
+
+def test_what_earlier_versions_packed_is_read_and_written_alike():
+    tree = {
+        "version": 1,
+        "noise": ["gaussian", "3/2"],
+        "list": [["age", [np.array([0, 3]), np.array([1, 0]), 74]], None, -5],
+        "wide": np.arange(4).reshape(2, 2),
+    }
+    written = base64.b64decode(
+        "eAFdjd0KwjAMhau+ybmOyKYi7FVKLwIrI1A6aJwyxt59QTpQc/OR85PMzrkFr1hUxoyuIeRRNKLzGHhSFc4gXC8t"
+        "AiGJPs3x4CGC/AIuhWdT2rDS7/a4hUB5SonOd2u+pbebXxGyymq/P3OqPFT+Y9eP1djzGyKPJuU="
+    )
+    assert zlib.decompress(pack(tree)) == zlib.decompress(written)
+    read = unpack(written)
+    assert read["noise"] == tree["noise"] and read["list"][1:] == [None, -5]
+    for a, b in zip(read["list"][0][1][:2], tree["list"][0][1][:2], strict=True):
+        assert a.dtype == np.int64 and (a == b).all()
+    assert (read["wide"] == tree["wide"]).all()
+
+
+def test_only_arrays_and_plain_values_are_packed():
+    with pytest.raises(TypeError, match="not packed: Fraction"):
+        pack({"value": [Fraction(1, 2)]})

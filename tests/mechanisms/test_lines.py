@@ -1,47 +1,44 @@
-"""What is found out without a fit to follow from nothing does follow from nothing."""
+"""Where queries change along lines: found at the ends of runs, as by looking at every code."""
 
 from __future__ import annotations
 
-from fractions import Fraction
+import itertools
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import pytest
 
-from dpsql.accounting.events import Gaussian
-from dpsql.accounting.ledger import Ledger
-from dpsql.accounting.stored import Stored
-from dpsql.mechanisms.fit import Model
-from dpsql.mechanisms.kept import Kept
+from dpsql.mechanisms.lines import _stay, changes
 from dpsql.query.canon import families
-from tests.mechanisms.measured import measured, workload
+from tests.mechanisms.measured import workload
 
-PARTS = [
-    *(f"age {op} {n}" for op in ("<", ">=", "=") for n in (1, 2, 3)),
-    *(f"sex = '{s}'" for s in "fm"),
-    *(f"region = '{r}'" for r in "ne"),
+STATEMENTS = [
+    "SELECT COUNT(*) FROM town WHERE age = 2",
+    "SELECT COUNT(*) FROM town WHERE age > 1 AND sex = 'f' OR age = 0 AND smoker",
+    "SELECT SUM(age) FROM town WHERE region <> 'e' AND NOT (age = 3 AND smoker IS NULL)",
+    "SELECT age // 2 AS half, region, COUNT(*) FROM town WHERE sex = 'm' GROUP BY half, region",
 ]
-conditions = st.lists(st.sampled_from(PARTS), min_size=1, max_size=2, unique=True).map(" AND ".join)
-counts = conditions.map(lambda where: f"SELECT COUNT(*) FROM town WHERE {where}")
-groups = st.sampled_from(
-    ["SELECT sex, COUNT(*) FROM town GROUP BY sex", "SELECT COUNT(*) FROM town"]
-)
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.one_of(counts, groups), min_size=1, max_size=6), counts)
-def test_what_may_not_follow_is_not_determined(seen, asked):
-    kept, listed = Kept(Ledger.memory().releases, ("alice", "town", "")), []
-    for seq, sql in enumerate(seen, 1):
-        found = workload(sql)
-        zeros = [np.zeros((b.groups, len(b.weights)), np.int64) for b in found.blocks]
-        stored = Stored.of(found, Gaussian(1, Fraction(9)), zeros)
-        assert stored is not None
-        kept.add(seq, stored)
-        listed += measured(found, 9)
-    question = workload(asked)
-    ((family,),) = families(question)
-    model = Model.of(listed)
-    if family is None or model is None or kept.may_follow(family):
-        return
-    assert not any(spread.known.any() for spread in model.spreads(question))
+@pytest.mark.parametrize("sql", STATEMENTS)
+def test_a_query_changes_where_a_group_or_a_weight_does(sql):
+    (family,) = families(workload(sql))[0]
+    assert family is not None
+    seen = False
+    for name, own in family.classes.items():
+        found = changes(family, name)
+        for line in range(len(found)):
+            cells = np.zeros(len(own), np.int64)
+            for other, of in zip(family.classes, family.shape, strict=True):
+                classes = family.classes[other]
+                if other == name:
+                    here = own
+                else:
+                    here = classes[_stay(other, len(classes), len(found))[line]]
+                cells = cells * of + here
+            both = list(
+                zip(family.groups[cells].tolist(), family.weights[cells].tolist(), strict=True)
+            )
+            expected = [a != b for a, b in itertools.pairwise(both)]
+            assert found[line].tolist() == expected
+        seen |= bool(found.any())
+    assert seen

@@ -75,18 +75,25 @@ class Files:
 
     def stamp(self) -> Stamp:
         """The state of the files now. Raises SourceError when the named file is gone."""
-        first = _found(self.path)
+        path = str(self.path)
+        first = _found(path)
         if first is None:
             raise SourceError(f"{self.what} is gone: put it back, then open it again")
-        both = (first, _found(f"{self.path}.wal"))
+        log = _found(f"{path}.wal")
+        if log is None:
+            return Stamp((first.st_dev, None), (_content(first), None), (first.st_ctime_ns, None))
         return Stamp(
-            tuple(found and found.st_dev for found in both),
-            tuple(found and (found.st_ino, found.st_size, found.st_mtime_ns) for found in both),
-            tuple(found and found.st_ctime_ns for found in both),
+            (first.st_dev, log.st_dev),
+            (_content(first), _content(log)),
+            (first.st_ctime_ns, log.st_ctime_ns),
         )
 
 
-def _found(path: Path | str) -> os.stat_result | None:
+def _content(found: os.stat_result) -> tuple[int, ...]:
+    return (found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _found(path: str) -> os.stat_result | None:
     try:
         return os.stat(path)
     except OSError:
