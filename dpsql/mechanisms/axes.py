@@ -115,7 +115,8 @@ def means(along: Along) -> Floats:
             return np.arange(1, n + 1) / n
         case Ranges():
             first, last = along.ends
-            return (last - first + 1) / n
+            lengths: Floats = (last - first + 1) / n
+            return lengths
         case Rows():
             found: Floats = along.matrix.sum(axis=1) / n
             return found
@@ -134,8 +135,7 @@ def centred_gram(along: Along) -> Floats:
             gram = (np.minimum.outer(at, at) + 1.0) * (n - np.maximum.outer(at, at))
         case Rows():
             gram = along.matrix.T.astype(np.float64) @ along.matrix
-    gram = gram - gram.mean(axis=0)
-    return gram - gram.mean(axis=1, keepdims=True)
+    return centred(gram)
 
 
 def quadratic(along: Along, inner: Floats) -> Floats:
@@ -153,7 +153,9 @@ def quadratic(along: Along, inner: Floats) -> Floats:
             found: Floats = alone[last + 1] + alone[first] - 2 * below[first, last + 1]
             return found
         case Rows():
-            each: Floats = np.einsum("ki,ij,kj->k", along.matrix, inner, along.matrix, optimize=True)
+            each: Floats = np.einsum(
+                "ki,ij,kj->k", along.matrix, inner, along.matrix, optimize=True
+            )
             return each
 
 
@@ -163,12 +165,14 @@ def answered(along: Along, cells: Floats, axis: int) -> Floats:
         case Identity():
             return cells
         case Prefix():
-            return cells.cumsum(axis=axis)
+            sums: Floats = cells.cumsum(axis=axis)
+            return sums
         case Ranges():
             first, last = along.ends
             empty = np.zeros_like(cells.take([0], axis=axis))
-            sums = np.concatenate([empty, cells.cumsum(axis=axis)], axis=axis)
-            return sums.take(last + 1, axis=axis) - sums.take(first, axis=axis)
+            below = np.concatenate([empty, cells.cumsum(axis=axis)], axis=axis)
+            found: Floats = below.take(last + 1, axis=axis) - below.take(first, axis=axis)
+            return found
         case Rows():
             return moved(along.matrix.astype(np.float64), cells, axis)
 
@@ -189,6 +193,13 @@ def weighted(along: Along, weights: Floats, axis: int) -> Floats:
             return np.moveaxis(steps.cumsum(axis=0)[:-1], 0, axis)
         case Rows():
             return moved(along.matrix.T.astype(np.float64), weights, axis)
+
+
+def centred(gram: Floats) -> Floats:
+    """C S C for a matrix S: rows and columns sum to nothing."""
+    found = gram - gram.mean(axis=0)
+    both: Floats = found - found.mean(axis=1, keepdims=True)
+    return both
 
 
 def moved(matrix: Floats, values: Floats, axis: int) -> Floats:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dpsql.mechanisms.axes import Along, Floats, Identity, centred_gram, means, quadratic
+from dpsql.mechanisms.axes import Along, Floats, Identity, centred, centred_gram, means, quadratic
 
 Optimum: TypeAlias = Callable[[Floats], Floats]
 
@@ -50,9 +50,7 @@ def optimum(gram: Floats) -> Floats:
             break
         v = diagonal**2 / v
         v = np.maximum(v / v.mean(), _LEAST)
-    found = (found + found.T) / 2
-    found = found - found.mean(axis=0)
-    found = found - found.mean(axis=1, keepdims=True)
+    found = centred((found + found.T) / 2)
     scaled: Floats = found / np.diag(found).max()
     return scaled
 

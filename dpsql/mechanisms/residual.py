@@ -80,7 +80,7 @@ def closure(splits: Sequence[Split], tables: Sequence[Columns]) -> Closure:
     found: list[list[tuple[Ints, Ints, Floats]]] = [[] for _ in range(deepest + 1)]
     for size in np.unique(sizes).tolist():
         at = np.flatnonzero(sizes == size)
-        rows = np.array([tables[place] for place in at], np.int64).reshape(len(at), size)
+        rows = np.array([tables[place] for place in at.tolist()], np.int64).reshape(len(at), size)
         each = u[rows]
         for r in range(size + 1):
             for kept in itertools.combinations(range(size), r):
@@ -185,9 +185,7 @@ class Plan:
         shares = self.shares
         return np.divide(1.0, shares, out=np.zeros(len(shares)), where=shares > 0)
 
-    def _worst(
-        self, table: Columns, peaks: Sequence[Floats], number: dict[Columns, int]
-    ) -> float:
+    def _worst(self, table: Columns, peaks: Sequence[Floats], number: dict[Columns, int]) -> float:
         within = np.zeros((2,) * len(table))
         for kept in itertools.product((0, 1), repeat=len(table)):
             some = tuple(i for i, k in zip(table, kept, strict=True) if k)
