@@ -134,7 +134,8 @@ def centred_gram(along: Along) -> Floats:
         case Ranges():
             gram = (np.minimum.outer(at, at) + 1.0) * (n - np.maximum.outer(at, at))
         case Rows():
-            gram = along.matrix.T.astype(np.float64) @ along.matrix
+            rest = along.matrix - means(along)[:, None]
+            gram = rest.T @ rest
     return centred(gram)
 
 

@@ -22,12 +22,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dpsql.mechanisms.axes import Along, Floats, Identity, Ints, Rows, centred_gram, quadratic
-from dpsql.mechanisms.centred import Optimum, optimum
+from dpsql.mechanisms.axes import Along, Floats, Identity, Ints, Rows, quadratic
+from dpsql.mechanisms.centred import Optimum, optimum, spectrum
 
 _HADAMARD = 16  # values of an axis, at most
+_FACTORS = 33  # by which a strategy is multiplied before it is rounded
+_SMALLEST = 0.75  # of the largest factor
 _COARSE = 8  # the least largest entry of a rounded strategy
-_RANK = 1e-9  # of the largest eigenvalue or norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +147,12 @@ Basis: TypeAlias = Centred | Dense
 
 
 def exact(along: Along) -> Centred | Dense | None:
-    """The strategy of an axis whose every value is asked, which needs no rounding; else None."""
-    return _identity(along.size) if isinstance(along, Identity) else None
+    """The strategy of an axis that needs no rounding, or None.
+
+    Such are axes whose every value is asked, and those of two values, which differ in one way.
+    """
+    plain = isinstance(along, Identity) or along.size == 2
+    return _identity(along.size) if plain else None
 
 
 @lru_cache(maxsize=256)
@@ -172,7 +177,7 @@ def basis(along: Along, largest: int, best: Optimum = optimum) -> Basis:
     if made is None:
         roots = _roots(along, best)
         if isinstance(along, Rows) and len(roots) < along.size - 1:
-            made = Dense(_spanned(along.matrix, roots, largest))
+            made = Dense(_spanned(along, roots, largest))
         else:
             made = Dense(_rounded(roots, largest))
         if np.linalg.matrix_rank(made.matrix) < len(roots):
@@ -189,45 +194,62 @@ def _too_coarse(largest: int) -> str:
 @lru_cache(maxsize=64)
 def _roots(along: Along, best: Optimum) -> Floats:
     """M with M'M = X, (rank, size), its rows by falling norm."""
-    values, vectors = np.linalg.eigh(best(centred_gram(along)))
-    kept = np.flatnonzero(values > _RANK * values[-1])[::-1]
-    found: Floats = (vectors[:, kept] * np.sqrt(values[kept])).T
+    values, vectors = spectrum(along, best)
+    found: Floats = (vectors * np.sqrt(values)).T[::-1]
     return found
 
 
 def _rounded(roots: Floats, largest: int) -> Ints:
-    """The rows times a factor, rounded to whole numbers that sum to nothing in each row.
+    """The rows times a factor, rounded; of many factors the one that evens the columns best."""
+    if largest < _COARSE:
+        raise ValueError(_too_coarse(largest))
+    most = (largest - 1) / float(np.abs(roots).max())
+    least, found = np.inf, None
+    for factor in (most * np.linspace(1.0, _SMALLEST, _FACTORS)).tolist():
+        whole = _near(roots * factor)
+        even = float((whole**2).sum(axis=0).max()) / factor**2
+        if even < least:
+            least, found = even, whole
+    if found is None:
+        raise ValueError(_too_coarse(largest))
+    return found
+
+
+def _near(scaled: Floats) -> Ints:
+    """Whole numbers that sum to nothing in each row, as the given ones do.
 
     All are rounded down, then those with the largest remainders up, as many as are wanting.
     """
-    if largest < _COARSE:
-        raise ValueError(_too_coarse(largest))
-    scaled = roots * ((largest - 1) / np.abs(roots).max())
     whole = np.floor(scaled)
     order = np.argsort(whole - scaled, axis=1, kind="stable")
     wanting = -whole.sum(axis=1).astype(np.int64)
-    raised = np.arange(roots.shape[1]) < wanting[:, None]
+    raised = np.arange(scaled.shape[1]) < wanting[:, None]
     np.put_along_axis(whole, order, np.take_along_axis(whole, order, axis=1) + raised, axis=1)
     found: Ints = whole.astype(np.int64)
     return found
 
 
-def _spanned(matrix: Ints, roots: Floats, largest: int) -> Ints:
-    """T K for independent rows K of n W C and a rounded T, so that T K is like the roots."""
-    rows = matrix * matrix.shape[1] - matrix.sum(axis=1, keepdims=True)
-    rows = rows // np.gcd.reduce(rows, axis=1).clip(min=1)[:, None]
-    rows = rows[_independent(rows.astype(np.float64), len(roots))]
-    whole: Ints = rows
-    if len(whole) == 1:
-        return whole
+def _spanned(along: Rows, roots: Floats, largest: int) -> Ints:
+    """T K for independent rows K of n W C and a rounded T, so that T K is like the roots; of many
+    factors of T the one with the least error."""
+    centred = along.matrix * along.size - along.matrix.sum(axis=1, keepdims=True)
+    whole = centred // np.gcd.reduce(centred, axis=1).clip(min=1)[:, None]
+    rows: Ints = whole[_independent(whole.astype(np.float64), len(roots))]
+    if len(rows) == 1:
+        return rows
     turn = roots @ np.linalg.pinv(rows.astype(np.float64))
-    scale = largest / float(np.abs(roots).max())
-    while scale * float(np.abs(turn).max()) >= 1:
-        found: Ints = np.rint(turn * scale).astype(np.int64) @ rows
-        if int(np.abs(found).max()) <= largest and np.linalg.matrix_rank(found) == len(roots):
-            return found
-        scale *= 0.97
-    raise ValueError(_too_coarse(largest))
+    most = largest / float(np.abs(roots).max())
+    least, found = np.inf, None
+    for factor in (most * np.linspace(1.0, 1 - _SMALLEST, _FACTORS)).tolist():
+        made: Ints = np.rint(turn * factor).astype(np.int64) @ rows
+        if int(np.abs(made).max()) <= largest and np.linalg.matrix_rank(made) == len(roots):
+            squares = (centred @ np.linalg.pinv(made.astype(np.float64))) ** 2
+            error = float(squares.sum()) * float((made**2).sum(axis=0).max())
+            if error < least:
+                least, found = error, made
+    if found is None:
+        raise ValueError(_too_coarse(largest))
+    return found
 
 
 def _independent(rows: Floats, rank: int) -> list[int]:

@@ -23,7 +23,8 @@ Optimum: TypeAlias = Callable[[Floats], Floats]
 _GAP = 1e-4  # of the least value
 _STEPS = 200
 _LEAST = 1e-9  # of the mean of v
-_RANK = 1e-10  # of the largest eigenvalue: less is nothing
+_TOTAL = 1e-6  # of the largest diagonal entry
+_RANK = 4e-15  # of the largest eigenvalue and for each value of the axis: less is nothing
 
 
 def optimum(gram: Floats) -> Floats:
@@ -31,13 +32,14 @@ def optimum(gram: Floats) -> Floats:
 
     Shape (size, size). Raises ValueError for a Gram matrix that is zero.
     """
-    if not np.abs(gram).max(initial=0.0) > 0:
+    kept = rank(gram)
+    if not kept:
         raise ValueError("nothing is asked beyond the total")
     v = np.ones(len(gram))
     best, low, found = np.inf, 0.0, gram
     for _ in range(_STEPS):
         half = np.sqrt(v)
-        values, vectors = np.linalg.eigh(half[:, None] * gram * half)
+        values, vectors = (a[..., -kept:] for a in np.linalg.eigh(half[:, None] * gram * half))
         roots = np.sqrt(np.clip(values, 0.0, None))
         diagonal = (vectors * vectors) @ roots
         trace = float(roots.sum())
@@ -55,12 +57,10 @@ def optimum(gram: Floats) -> Floats:
     return scaled
 
 
-def inverted(gram: Floats) -> Floats:
-    """The pseudo-inverse of a symmetric matrix."""
-    values, vectors = np.linalg.eigh(gram)
-    kept = values > _RANK * values[-1]
-    inner: Floats = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-    return inner
+def rank(gram: Floats) -> int:
+    """The rank of a Gram matrix of centred whole weights."""
+    values = np.linalg.eigvalsh(gram)
+    return int((values > _RANK * len(gram) * max(values[-1], 1.0)).sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,15 +90,22 @@ def split(along: Along, best: Optimum = optimum) -> Split:
     mean = means(along) ** 2
     if isinstance(along, Identity):
         return Split(mean, np.full(along.size, ((along.size - 1) / along.size) ** 2))
-    if not asks_more(along):
+    if not rank(centred_gram(along)):
         return Split(mean, np.zeros(along.answers))
-    inner = inverted(best(centred_gram(along)))
+    values, vectors = spectrum(along, best)
+    inner: Floats = (vectors / values) @ vectors.T
     return Split(mean, np.maximum(quadratic(along, inner), 0.0))
 
 
-def asks_more(along: Along) -> bool:
-    """Whether anything is asked beyond the total."""
-    if isinstance(along, Identity):
-        return along.size > 1
+def spectrum(along: Along, best: Optimum) -> tuple[Floats, Floats]:
+    """Eigenvalues of the best X, ascending, and their eigenvectors, (size, rank); none is nothing.
+
+    Raises ValueError where X sees the total.
+    """
     gram = centred_gram(along)
-    return bool(np.abs(gram).max() > 1e-9 * max(1.0, float((means(along) ** 2).max())))
+    found = best(gram)
+    if not np.abs(found.sum(axis=0)).max() <= _TOTAL:
+        raise ValueError("a strategy for what is left without the total sees the total")
+    values, vectors = np.linalg.eigh(found / np.diag(found).max())
+    kept = rank(gram)
+    return values[-kept:], vectors[:, -kept:]

@@ -193,7 +193,7 @@ def _table(part: Part, classes: dict[int, Ints], pairs: bool) -> Ints:
             _product([_pair(b, *at.T)[row] for b, at in zip(part.bases, told, strict=True)])
             for row in range(3)
         )
-        squared = first + second - 2 * inner
+        squared = np.asarray(first + second - 2 * inner, object)
     else:
         squared = _product([b.norms[at] for b, at in zip(part.bases, told, strict=True)])
     found = [_pico(int(value), part) for value in squared.reshape(-1).tolist()]
@@ -204,5 +204,5 @@ def _product(sides: Sequence[Ints]) -> NDArray[np.object_]:
     """The products of Python integers of one side each, an axis a side."""
     found = np.ones((), object)
     for side in sides:
-        found = found[..., None] * side.astype(object)
+        found = np.asarray(found[..., None] * side.astype(object), object)
     return found

@@ -25,6 +25,8 @@ def drawn(part: Part, noise: str, rng: np.random.Generator) -> np.ndarray:
         return np.zeros(part.shape, np.int64)
     if noise == "gaussian":
         return rng.normal(0.0, stddev, part.shape)
+    if stddev > 100:  # rounding adds 1/12 to the variance
+        return np.rint(rng.normal(0.0, stddev, part.shape)).astype(np.int64)
     points = np.arange(-math.ceil(12 * stddev) - 1, math.ceil(12 * stddev) + 2)
     chances = np.exp(-(points**2) / (2 * float(part.variance)))
     return rng.choice(points, part.shape, p=chances / chances.sum())
