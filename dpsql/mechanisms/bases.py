@@ -18,12 +18,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from dpsql.mechanisms.axes import Along, Floats, Identity, Ints, Rows, quadratic
 from dpsql.mechanisms.centred import Optimum, optimum, spectrum
+
+Numbers = TypeVar("Numbers", Floats, Ints)
 
 _HADAMARD = 16  # values of an axis, at most
 _FACTORS = 33  # by which a strategy is multiplied before it is rounded
@@ -61,9 +63,9 @@ class Centred:
         """The product of any two different columns."""
         return -self.size
 
-    def measured(self, counts: Ints, axis: int) -> Ints:
+    def measured(self, counts: Numbers, axis: int) -> Numbers:
         """Q applied along an axis of counts."""
-        found: Ints = self.size * counts - counts.sum(axis=axis, keepdims=True)
+        found: Numbers = self.size * counts - counts.sum(axis=axis, keepdims=True)
         return found
 
     def undone(self, seen: Floats, axis: int) -> Floats:
@@ -126,9 +128,10 @@ class Dense:
         """Q^+, (size, rows)."""
         return np.linalg.pinv(self.matrix.astype(np.float64))
 
-    def measured(self, counts: Ints, axis: int) -> Ints:
+    def measured(self, counts: Numbers, axis: int) -> Numbers:
         """Q applied along an axis of counts."""
-        return np.moveaxis(np.tensordot(self.matrix, counts, axes=(1, axis)), 0, axis)
+        matrix = self.matrix.astype(counts.dtype)
+        return np.moveaxis(np.tensordot(matrix, counts, axes=(1, axis)), 0, axis)
 
     def undone(self, seen: Floats, axis: int) -> Floats:
         """Q^+ applied along an axis."""

@@ -97,6 +97,7 @@ def split(along: Along, best: Optimum = optimum) -> Split:
     return Split(mean, np.maximum(quadratic(along, inner), 0.0))
 
 
+@lru_cache(maxsize=64)
 def spectrum(along: Along, best: Optimum) -> tuple[Floats, Floats]:
     """Eigenvalues of the best X, ascending, and their eigenvectors, (size, rank); none is nothing.
 

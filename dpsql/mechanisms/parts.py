@@ -6,8 +6,9 @@ norm is the product of those of columns of the Q_i: the largest is known exactly
 
 **Nothing overflows.** Counts are at least 0 and sum to at most 2^40 rows. Entries of Q_A are
 products of entries, at most 2^22 in all, whichever axes have been applied: every sum on the way,
-and the sum of its parts' sizes, stays within 2^62. Noise has a stddev of at most 2^52, so that 64
-bits hold the sum of both unless the noise is 500 stddevs wide.
+and the sum of its terms' sizes, stays within 2^62. Where it stays within 2^53, doubles do the same
+exactly and sooner; the time taken tells whether there are 2^31 rows. Noise has a stddev of at most
+2^52, so that 64 bits hold the sum of both unless the noise is 500 stddevs wide.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ from functools import cached_property
 
 import numpy as np
 
-from dpsql.mechanisms.axes import Along, Ints
+from dpsql.mechanisms.axes import Along, Floats, Ints
 from dpsql.mechanisms.bases import Basis, basis, exact
 from dpsql.mechanisms.centred import Optimum, optimum
 from dpsql.mechanisms.residual import Columns, Plan
 
+_EXACT = 1 << 53
 ROWS = 1 << 40  # of a table that is measured
 LARGEST = 1 << 22  # entry of a Q_A
 FINEST = 1 << 14  # largest entry of a rounded Q_i: finer ones gain nothing
 _STDDEV = 1 << 52
+_FIXED = 128  # bits of rho after the point
 _BITS = 32  # of a noise's variance, which is rounded up
 
 
@@ -73,14 +76,15 @@ class Part:
             raise ValueError(f"{self.columns}: counts of another shape, {marginal.shape}")
         if marginal.size and not (marginal.min() >= 0 and marginal.max() <= ROWS):
             raise OverflowError("counts must be at least 0 and at most 2^40")
-        if (
-            not sum(
-                int(part.sum())
-                for part in np.array_split(marginal.reshape(-1), 1 + (marginal.size >> 20))
-            )
-            <= ROWS
-        ):
+        blocks = np.array_split(marginal.reshape(-1), 1 + (marginal.size >> 20))
+        rows = sum([int(block.sum()) for block in blocks])
+        if rows > ROWS:
             raise OverflowError("more than 2^40 rows")
+        if rows * math.prod([b.largest for b in self.bases]) < _EXACT:
+            floats: Floats = marginal.astype(np.float64)
+            for axis, each in enumerate(self.bases):
+                floats = each.measured(floats, axis)
+            return floats.astype(np.int64)
         found = marginal
         for axis, each in enumerate(self.bases):
             found = each.measured(found, axis)
@@ -108,13 +112,25 @@ class Strategy:
         """The same parts with variances that are so many times as large."""
         return Strategy(
             self.axes,
-            tuple([Part(p.columns, p.bases, rounded_up(p.variance * factor)) for p in self.parts]),
+            tuple(
+                [
+                    Part(p.columns, p.bases, rounded_up(*(p.variance * factor).as_integer_ratio()))
+                    for p in self.parts
+                ]
+            ),
         )
 
     @property
     def rho(self) -> Fraction:
-        """The most that all parts cost a person who comes or goes, each by its largest column."""
-        return sum((part.rho for part in self.parts), Fraction(0))
+        """The most that all parts cost a person who comes or goes, each by its largest column.
+
+        The sum is rounded up, by at most 2^-128 for each part.
+        """
+        whole = 0
+        for part in self.parts:
+            below = 2 * part.variance.numerator
+            whole -= -(part.squared * part.variance.denominator << _FIXED) // below
+        return Fraction(whole, 1 << _FIXED)
 
 
 def strategy(plan: Plan, rho: Fraction, *, best: Optimum = optimum) -> Strategy:
@@ -124,14 +140,15 @@ def strategy(plan: Plan, rho: Fraction, *, best: Optimum = optimum) -> Strategy:
     """
     if not rho > 0:
         raise ValueError("rho must be more than 0")
-    whole = Fraction(math.fsum(plan.roots)) * (1 + Fraction(1, 1 << 50))
+    whole = Fraction(math.fsum(plan.roots)) * (1 + Fraction(1, 1 << 50)) / (2 * rho)
     parts = []
     for columns, root in zip(plan.closure.columns, plan.roots.tolist(), strict=True):
         if root > 0:
             used = strategies([plan.axes[i] for i in columns], best=best)
             squared = math.prod([b.norm for b in used])
-            least = squared * whole / (2 * rho * Fraction(root))
-            parts.append(Part(columns, used, rounded_up(least)))
+            above, below = root.as_integer_ratio()
+            variance = rounded_up(squared * whole.numerator * below, whole.denominator * above)
+            parts.append(Part(columns, used, variance))
     return Strategy(plan.axes, tuple(parts))
 
 
@@ -145,10 +162,16 @@ def strategies(axes: Sequence[Along], *, best: Optimum = optimum) -> tuple[Basis
     if left < 1:
         raise OverflowError(f"axes of {[along.size for along in axes]} values are too many cells")
     rough = sum(b is None for b in fixed)
-    each = 1 if not rough else min(FINEST, _root(left, rough))
+    each = 1 if not rough else _stepped(min(FINEST, _root(left, rough)))
     return tuple(
         [basis(a, each, best) if b is None else b for a, b in zip(axes, fixed, strict=True)]
     )
+
+
+def _stepped(number: int) -> int:
+    """A number's first three bits: few strategies differ by their largest entries alone."""
+    dropped = max(number.bit_length() - 3, 0)
+    return number >> dropped << dropped
 
 
 def _root(number: int, degree: int) -> int:
@@ -159,8 +182,9 @@ def _root(number: int, degree: int) -> int:
     return found
 
 
-def rounded_up(value: Fraction) -> Fraction:
-    """A variance with 32 significant bits that is no less."""
-    exponent = value.numerator.bit_length() - value.denominator.bit_length() - _BITS
-    unit = Fraction(2) ** exponent
-    return -((-value) // unit) * unit
+def rounded_up(above: int, below: int) -> Fraction:
+    """above / below with 32 significant bits, no less."""
+    exponent = above.bit_length() - below.bit_length() - _BITS
+    if exponent > 0:
+        return Fraction(-(-above // (below << exponent)) << exponent)
+    return Fraction(-(-(above << -exponent) // below), 1 << -exponent)

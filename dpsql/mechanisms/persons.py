@@ -9,6 +9,15 @@ I_A the product of <Q_i e_x_i, Q_i e_y_i>; under replace-one a person may also c
 domain. Parts have independent noise, so costs add. Losses are tables over the columns of each part,
 in whole 1e-12, rounded up for each part; an axis has one class of values (or of pairs) for all that
 no strategy tells apart. Their largest sum is found by elimination, or bounded by the sum of maxima.
+
+**Pairs that are too many.** With the largest norms M_i, and t_i = <Q_i e_x, Q_i e_y> / M_i of the
+finest strategy of each axis, those of its other strategies are within d_i of t_i, and sizes of all
+are at most 1, so that a move costs at most
+
+    sum over A of 2 rho_A (1 - prod t_i + sum d_i),    rho_A = prod M_i / (2 variance_A).
+
+That is linear in each t_i: over the box from the least t_i to 1 it is largest at a corner, and each
+axis has two classes.
 """
 
 from __future__ import annotations
@@ -23,7 +32,7 @@ from numpy.typing import NDArray
 
 from dpsql.accounting.elimination import greatest
 from dpsql.accounting.events import PICO
-from dpsql.mechanisms.axes import Ints
+from dpsql.mechanisms.axes import Floats, Ints
 from dpsql.mechanisms.bases import Basis, Centred
 from dpsql.mechanisms.parts import Part, Strategy
 from dpsql.mechanisms.residual import Columns
@@ -31,6 +40,7 @@ from dpsql.mechanisms.residual import Columns
 _PARTS = 1 << 12  # which are looked at together
 _CELLS = 1 << 20  # of a part's table
 _TOUCHED = 1 << 26  # entries of tables while the largest sum is looked for
+_ROUNDING = 1e-9  # more than what doubles lose
 _PAIRS = 1 << 10  # values of an axis whose pairs are looked at
 
 
@@ -75,7 +85,7 @@ def costs(strategy: Strategy) -> list[Cost]:
 
 def add_remove(strategy: Strategy) -> Most:
     """The most that one row which comes or goes costs: max L(x)."""
-    bound = sum(_pico(p.squared, p) for p in strategy.parts)
+    bound = math.ceil(strategy.rho * PICO)
     classes = _classes(strategy, pairs=False) or {}
     if all(len(told) == 1 for told in classes.values()):
         return Most(bound, True)
@@ -86,11 +96,11 @@ def add_remove(strategy: Strategy) -> Most:
 def replace_one(strategy: Strategy) -> Most:
     """The most that one row which becomes another costs, or one that comes from no cell."""
     alone = add_remove(strategy)
-    bound = sum(_pico(farthest(p), p) for p in strategy.parts)
     classes = _classes(strategy, pairs=True)
     found = None if classes is None else _largest(strategy, classes)
     if found is None:
-        return Most(max(bound, alone.rho), False)
+        bound = sum(_pico(farthest(p), p) for p in strategy.parts)
+        return Most(max(min(bound, _angled(strategy) or bound), alone.rho), False)
     return Most(max(found, alone.rho), alone.exact or found >= alone.rho)
 
 
@@ -125,17 +135,60 @@ def _pico(squared: int, part: Part) -> int:
     return -(-PICO * squared * part.variance.denominator // below)
 
 
+def _angled(strategy: Strategy) -> int | None:
+    """The bound by corners, in 1e-12; None where the axes are too many or too long."""
+    made = _strategies(strategy)
+    least: dict[int, float] = {}
+    apart: dict[Basis, float] = {}
+    for i, some in made.items():
+        if strategy.axes[i].size > _PAIRS and any(used.even is None for used in some):
+            return None
+        finest = _cosines(max(some, key=lambda used: used.largest))
+        least[i] = float(finest.min())
+        for used in some:
+            apart[used] = float(np.abs(_cosines(used) - finest).max()) + _ROUNDING
+    order = sorted(made)
+    if len(strategy.parts) > _PARTS:
+        return None
+    tables = []
+    for part in strategy.parts:
+        product = np.ones(())
+        for i in part.columns:
+            product = product[..., None] * np.array([1.0, least[i]])
+        moved = 1.0 - product + sum([apart[used] for used in part.bases])
+        each = np.ceil(moved * (2 * float(part.rho) * PICO * (1 + _ROUNDING)))
+        if part.columns:
+            tables.append((sum(1 << order.index(i) for i in part.columns), each.astype(np.int64)))
+    found = greatest(tables, [2] * len(order), -1, _TOUCHED)
+    return None if found is None else found.high
+
+
+def _cosines(used: Basis) -> Floats:
+    """<Q e_x, Q e_y> / the largest squared norm: (size, size), or for even strategies (2,)."""
+    if used.even is not None:
+        return np.array([1.0, used.even / used.norm])
+    if isinstance(used, Centred):
+        raise AssertionError("a centred strategy is even")
+    cosines: Floats = (used.matrix.T @ used.matrix) / used.norm
+    return cosines
+
+
+def _strategies(strategy: Strategy) -> dict[int, dict[Basis, None]]:
+    """The strategies of each axis that is measured."""
+    made: dict[int, dict[Basis, None]] = {}
+    for part in strategy.parts:
+        for i, used in zip(part.columns, part.bases, strict=True):
+            made.setdefault(i, {})[used] = None
+    return made
+
+
 # -- classes of values and pairs -------------------------------------------------------------------
 
 
 def _classes(strategy: Strategy, *, pairs: bool) -> dict[int, Ints] | None:
     """A value, or a pair, of each class of each axis that is measured; None for too many."""
-    made: dict[int, dict[Basis, None]] = {}
-    for part in strategy.parts:
-        for i, used in zip(part.columns, part.bases, strict=True):
-            made.setdefault(i, {})[used] = None
     found: dict[int, Ints] = {}
-    for i, some in made.items():
+    for i, some in _strategies(strategy).items():
         size = strategy.axes[i].size
         if all(used.even is not None for used in some):
             found[i] = np.array([[0, 0], [0, 1]]) if pairs else np.zeros(1, np.int64)
