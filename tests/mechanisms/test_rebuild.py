@@ -77,7 +77,8 @@ def test_any_tables_of_any_axes_are_rebuilt(asked, seed):
             )
         ideal = planned.average(0.5)
         for columns, one in zip(tables, ideal, strict=True):
-            assert variances(made, columns).mean() == pytest.approx(one, rel=0.02)
+            # four rounded axes share 22 bits
+            assert one * (1 - 1e-3) <= variances(made, columns).mean() <= one * 1.1
 
 
 @pytest.mark.parametrize(("axes", "tables"), CASES)
