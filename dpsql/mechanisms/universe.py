@@ -1,0 +1,104 @@
+"""The columns of a workload over a huge universe: listed, or found when they are asked for.
+
+A universe is a callable: given P = S^-1 (queries, queries), positive semidefinite, it gives columns
+w of W with large w' P w, among them the worst, and a bound from above on w' P w over every column.
+Where the universe cannot be listed, such a callable may search it, as long as the bound is sound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.errors import UsageError
+from dpsql.mechanisms.spectrum import Floats
+
+_BLOCK = 1 << 22  # entries of W that are held as floats
+_KEPT = 8_000  # columns that one look gives, at most
+_CLOSE = 1e-4  # error of a root w' P w <= 1 that single precision may make
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Columns (queries, some) of W, and what w' P w does not exceed for any column of W."""
+
+    columns: Floats
+    bound: float
+
+    def __post_init__(self) -> None:
+        if self.columns.ndim != 2 or not self.columns.shape[1] > 0:
+            raise ValueError("a universe has a column")
+        if not 0 <= self.bound < math.inf:
+            raise ValueError("a bound is a finite number, not below 0")
+
+
+Universe: TypeAlias = Callable[[Floats], Found]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedColumns:
+    """Every distinct column of W (queries, columns), of small integers."""
+
+    columns: NDArray[np.integer[Any]]
+
+    def __post_init__(self) -> None:
+        if self.columns.ndim != 2 or not self.columns.size > 0:
+            raise UsageError("a workload has a query and a column")
+        if not np.issubdtype(self.columns.dtype, np.integer):
+            raise UsageError("columns are integers")
+
+    def __call__(self, precision: Floats) -> Found:
+        """Look at all columns; rounding errors are in the bound."""
+        values, vectors = np.linalg.eigh(precision)
+        root = np.sqrt(np.clip(values, 0, None))[:, None] * vectors.T  # P = root' root
+        norms, error = self._norms(root)
+        bound = (math.sqrt(float(norms.max())) + error) ** 2
+        best = _chosen(norms)
+        return Found(np.asarray(self.columns[:, best], np.float64), bound * (1 + 1e-9))
+
+    def _norms(self, root: Floats) -> tuple[NDArray[Any], float]:
+        """|root w|^2 of every column, and by how much rounding may have lessened a norm.
+
+        A product of k terms errs by at most k eps |root| |w| (Higham 2002, section 3.1).
+        """
+        queries, many = self.columns.shape
+        size = max(1, _BLOCK // queries)
+        slices = [slice(low, low + size) for low in range(0, many, size)]
+        longest = max(
+            float((self.columns[:, part].astype(np.float32) ** 2).sum(0).max()) for part in slices
+        )
+        reach = queries * math.sqrt(longest) * float(np.linalg.norm(root))
+        kind: type[np.float32] | type[np.float64] = np.float32
+        if not 2 * reach * float(np.finfo(kind).eps) <= _CLOSE:
+            kind = np.float64
+        inner = root.astype(kind)
+        found = np.empty(many, kind)
+        for part in slices:
+            moved = inner @ self.columns[:, part].astype(kind)
+            found[part] = np.einsum("ij,ij->j", moved, moved)
+        return found, 2 * reach * float(np.finfo(kind).eps)
+
+
+def _chosen(norms: NDArray[Any]) -> NDArray[np.int64]:
+    """Columns for the next round: the largest, some of all that are above 1, and some of all.
+
+    Columns that are nearly the same have nearly the same norm, so the largest alone would be alike.
+    """
+    if len(norms) <= _KEPT:
+        return np.arange(len(norms))
+    part = _KEPT // 3
+    above = np.flatnonzero(norms > 1)
+    return np.unique(
+        np.concatenate(
+            [
+                np.argpartition(-norms, part)[:part],
+                above[:: max(1, -(-len(above) // part))],
+                np.arange(0, len(norms), -(-len(norms) // part)),
+            ]
+        )
+    )
