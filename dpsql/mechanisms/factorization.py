@@ -32,8 +32,9 @@ from dpsql.query.strategy import Mixed, Strategy
 Floats = NDArray[np.float64]
 
 GRID = 1 << 20  # whole numbers for a strategy's 1
-AWAY = 32  # times the largest weight in directions where nothing is
-GAP = 5e-3  # that the error may be above the least, relative
+AWAY = 1 << 12  # times the largest weight in directions where nothing is
+GAP, WIDE = 5e-3, 2e-2  # that the error may be above the least, relative: of few columns, of many
+MANY = 1 << 14  # columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,7 +202,7 @@ def _draft(cluster: Cluster, wanted: Floats, seconds: float) -> _Draft:
         ListedColumns(columns.small()),
         columns.queries,
         weights=wanted,
-        gap=GAP,
+        gap=GAP if columns.size <= MANY else WIDE,
         seconds=max(seconds, 0.0),
     )
     size = float(wanted.sum()) * times
@@ -213,18 +214,17 @@ def _draft(cluster: Cluster, wanted: Floats, seconds: float) -> _Draft:
 def importance(workload: Workload, shares: Sequence[float]) -> list[Floats]:
     """Of each block the weight of its queries' squared errors, (groups, weights), summing to 1.
 
-    An error counts in units of the query's largest weight, in rows for a count, by the `shares` of
-    the SELECTs.
+    An error counts in units of the query's largest weight: in rows for a count. Each grouping has
+    the same weight, by the `shares` of the SELECTs, which its groups have in equal parts: else a
+    table of many cells would leave none of the price to a total beside it.
     """
-    found = [
-        np.broadcast_to(
-            share * np.array([max(w.largest, 1) ** -2.0 for w in block.weights]),
-            (block.groups, len(block.weights)),
-        )
-        for block, share in zip(workload.blocks, shares, strict=True)
-    ]
-    queries = sum(
-        share * block.groups * len(block.weights)
+    found = []
+    for block, share in zip(workload.blocks, shares, strict=True):
+        units = np.array([max(w.largest, 1) ** -2.0 for w in block.weights])
+        sizes = np.concatenate([np.full(g.size, g.size) for g in block.groupings])
+        found.append(share / sizes[:, None] * units)
+    total = sum(
+        share * len(block.weights) * len([g for g in block.groupings if g.size])
         for share, block in zip(shares, workload.blocks, strict=True)
     )
-    return [each / queries for each in found]
+    return [each / total for each in found]
