@@ -27,7 +27,9 @@ from dpsql.errors import UsageError
 from dpsql.mechanisms.optimum import checked
 from dpsql.mechanisms.spectrum import Floats
 
-_LOST = 1e-8  # of a workload's squared size: what a strategy leaves unanswered above that, it cannot
+_LOST = (
+    1e-8  # of a workload's squared size: what a strategy leaves unanswered above that, it cannot
+)
 _BRANCHINGS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 
 
@@ -128,7 +130,8 @@ def root_toeplitz(cells: int) -> Floats:
     at = np.arange(cells)
     lag = at[:, None] - at
     found: Floats = np.where(lag >= 0, first[np.maximum(lag, 0)], 0.0)
-    return found / np.sqrt((found**2).sum(0))
+    normalised: Floats = found / np.sqrt((found**2).sum(0))
+    return normalised
 
 
 def coefficients(cells: int) -> Floats:
