@@ -93,7 +93,8 @@ def test_sigma_agrees_with_a_solver_of_another_kind():
         epsilon = float(np.exp(rng.uniform(math.log(0.05), math.log(20))))
         delta = float(10 ** rng.uniform(-10, -3))
         squared = int(rng.integers(1, 50))
-        found = plan(Asked(epsilon=epsilon), Terms(delta, HUGE.rho, 1), counts(squared))
+        asked = Asked(epsilon=epsilon, backend="gaussian")
+        found = plan(asked, Terms(delta, HUGE.rho, 1), counts(squared))
         sigma = math.sqrt(found.event.variance)
         rho = squared / (2 * sigma**2)
         # zCDP to (epsilon, delta), Bun and Steinke 2016: a weaker bound than ours, never below.
@@ -186,7 +187,7 @@ def test_prices_grow_with_sensitivity_at_equal_noise():
         (1, dataset(rows=3), 9),
         (1, dataset(Neighbours.REPLACE_ONE), 1),
     ]:
-        wider = plan(Asked(rho=0.01), of=counts(many), over=over).noise
+        wider = plan(Asked(rho=0.01, backend="gaussian"), of=counts(many), over=over).noise
         assert wider.variance == pytest.approx(noise.variance * times, rel=1e-5)
     grouped = workload(COUNT, grouping=BY_AGE)
     assert plan(Asked(rho=0.01), of=grouped).noise == noise
@@ -237,14 +238,34 @@ def test_totals_of_equal_prices_follow_the_closed_form():
 
 
 def test_candidates_are_all_that_could_answer():
-    given = choose(counts(2), dataset(), Asked(rho=0.01), TERMS)
-    listed = candidates(counts(2), dataset(), Asked(rho=0.01), TERMS, given)
+    one = workload(COUNT, grouping=BY_AGE)
+    given = choose(one, dataset(), Asked(rho=0.01), TERMS)
+    listed = candidates(one, dataset(), Asked(rho=0.01), TERMS, given)
     assert [found.backend for found in listed] == ["gaussian", "laplace"]
     assert listed[0].rmse < listed[1].rmse
+    assert listed[0].price == given.price
+    given = choose(counts(2), dataset(), Asked(rho=0.01), TERMS)
+    listed = candidates(counts(2), dataset(), Asked(rho=0.01), TERMS, given)
+    assert [found.backend for found in listed] == ["factorization", "gaussian", "laplace"]
+    assert listed[0].rmse < listed[1].rmse < listed[2].rmse
     assert listed[0].price == given.price
     pure = choose(counts(2), dataset(), Asked(), PURE)
     found = candidates(counts(2), dataset(), Asked(), PURE, pure)
     assert [c.backend for c in found] == ["laplace"]
+
+
+def test_a_strategy_is_chosen_only_where_it_errs_less():
+    """Disjoint groups are best measured as they are; of equal queries one has to be."""
+    asked = Asked(rho=0.01)
+    assert plan(asked, of=workload(COUNT, grouping=BY_AGE)).plan is None
+    many = plan(asked, of=counts(16))
+    assert many.backend == "factorization" and many.event.rho <= pico(0.01)
+    error = math.sqrt(many.plan.spreads(many.event)[0].worst())
+    one = math.sqrt(plan(asked).event.variance)
+    assert error == pytest.approx(one, rel=1e-3)  # sixteen times one count is one count
+    assert plan(Asked(rho=0.01, backend="gaussian"), of=counts(16)).plan is None
+    alone = plan(Asked(rho=0.01, backend="factorization"), of=counts(1))
+    assert alone.backend == "gaussian"  # there is nothing to plan
 
 
 def test_errors_are_in_units_of_the_largest_weight():

@@ -130,7 +130,8 @@ def root_toeplitz(cells: int) -> Floats:
     at = np.arange(cells)
     lag = at[:, None] - at
     found: Floats = np.where(lag >= 0, first[np.maximum(lag, 0)], 0.0)
-    return found / np.sqrt((found**2).sum(0))
+    normalised: Floats = found / np.sqrt((found**2).sum(0))
+    return normalised
 
 
 def coefficients(cells: int) -> Floats:

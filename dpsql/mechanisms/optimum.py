@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpsql.errors import UsageError
 from dpsql.mechanisms.ascent import Ascent, Reached, ascend, by_largest
-from dpsql.mechanisms.spectrum import Floats, Spectrum, of_gram
+from dpsql.mechanisms.spectrum import EPS, Floats, Spectrum, of_gram
 
 LARGEST = 4096  # cells; an eigendecomposition of so many takes some 20 s
 
@@ -103,8 +103,9 @@ def svd_bound(gram: NDArray[np.generic], queries: float) -> float:
     """
     whole = checked(gram)
     counted = int((np.diagonal(whole) > 0).sum())
-    roots = np.sqrt(np.clip(np.linalg.eigvalsh(whole), 0, None))
-    return float(roots.sum()) / math.sqrt(queries * counted)
+    values = np.linalg.eigvalsh(whole)
+    kept = values[values > 4 * len(values) * EPS * values[-1]]  # the root of an error is no bound
+    return float(np.sqrt(kept).sum()) / math.sqrt(queries * counted)
 
 
 # -- what strategies share ---------------------------------------------------------------------

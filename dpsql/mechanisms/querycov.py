@@ -33,8 +33,9 @@ from dpsql.mechanisms.spectrum import Floats, floored, of_columns
 from dpsql.mechanisms.universe import Universe
 
 _ABSENT = 1e-14  # of the largest eigenvalue: lent to directions that no known column has
-_CHEAP = 60  # steps before Newton's
-_FEW = 1500  # columns that Newton's take
+_CHEAP = 60  # steps before Newton's, or
+_SHORT = 10  # where columns are
+_FEW = 800  # at most, which Newton's take
 _UNUSED = 0.02  # a column's weight, relative to the mean, below which it is dropped
 _NEW = 0.01  # the weight of a new column, relative to the mean
 _ADDED = 10  # columns that are added at a time, for each query
@@ -170,7 +171,9 @@ def _settled(active: _Active, root: Floats, gap: float, until: float) -> tuple[_
     """
     kept, weights, lower, power = active, active.weights, 0.0, 2.0
     columns, spectrum = active.columns, None
-    for _ in range(_CHEAP):
+    for step in range(_CHEAP):
+        if step >= _SHORT and kept.columns.shape[1] <= _FEW:
+            break
         tried = of_columns(root * columns, weights)
         if tried.lower >= lower * (1 - 1e-9) or spectrum is None:
             kept, spectrum, power = _Active(columns, tried.weights), tried, min(power * 1.2, 40.0)

@@ -38,7 +38,7 @@ _NODES = 5  # of the integral: the next has weight 0.35 sech(1.75 pi) = 0.003
 _APART = 0.35  # its period, 2 pi / 0.35, is above ln(r_1 / r_n) for all well-posed workloads
 _LARGEST_STEP = 3.0  # in log v
 _LEAST = 1e-13  # a weight, relative to the largest
-_EPS = float(np.finfo(np.float64).eps)
+EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def of_gram(gram: Floats, weights: Floats) -> Spectrum:
     """The spectrum of a Gram matrix G (cells, cells) with a positive diagonal."""
     root = np.sqrt(weights)
     values, vectors = np.linalg.eigh(gram * root[:, None] * root)
-    keep = values > 4 * len(values) * _EPS * values[-1]
+    keep = values > 4 * len(values) * EPS * values[-1]
     return _scaled(weights, vectors[:, keep], np.sqrt(values[keep]))
 
 
@@ -122,7 +122,7 @@ def of_columns(columns: Floats, weights: Floats) -> Spectrum:
     """The spectrum of W'W for W (queries, cells), through the smaller W V W'."""
     half = columns * np.sqrt(weights)
     values, vectors = np.linalg.eigh(half @ half.T)
-    keep = values > 4 * len(values) * _EPS * values[-1]
+    keep = values > 4 * len(values) * EPS * values[-1]
     roots = np.sqrt(values[keep])
     return _scaled(weights, (half.T @ vectors[:, keep]) / roots, roots)
 
