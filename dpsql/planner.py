@@ -42,7 +42,7 @@ DEFAULT_SHARE = 100  # a statement without a price costs this part of the grant
 _STEPS = 1 << 12  # of a grid of noises, in a factor of 2
 _CLOSE = 1e-6  # of a variance: what rounding may add to it
 _WORTH = 0.01  # less error than that is not worth a strategy
-_SECONDS = 2.0  # of planning a statement
+_MANY = 128  # queries of a statement for which planning is soon done
 _LEAST = Fraction(1, 1 << 40)  # of a variance or a scale: no noise is drawn that is not 0
 BACKENDS = ("auto", "gaussian", "laplace", "factorization")
 
@@ -117,8 +117,7 @@ def choose(workload: Workload, dataset: Dataset, asked: Asked, terms: Terms) -> 
     if terms.pure:
         return _choice("laplace", workload, dataset, asked, terms)
     alone = _choice("gaussian", workload, dataset, asked, terms)
-    plan = factorized(workload, dataset)
-    if plan is None:
+    if workload.size > _MANY or factorized(workload, dataset) is None:
         return alone
     mixed = _choice("factorization", workload, dataset, asked, terms)
     if asked.accuracy is not None:
@@ -141,7 +140,7 @@ def factorized(workload: Workload, dataset: Dataset) -> Factored | None:
         from dpsql.mechanisms.factorization import factored
 
         try:
-            known = (factored(workload, seconds=_SECONDS),)
+            known = (factored(workload),)
         except ValueError:  # weights too large to be mixed
             known = (None,)
         _PLANS[workload] = known
@@ -211,7 +210,9 @@ def candidates(
     found = []
     names = ["laplace"]
     if not terms.pure:
-        mixed = given.plan is not None or factorized(workload, dataset) is not None
+        mixed = given.plan is not None or (
+            workload.size <= _MANY and factorized(workload, dataset) is not None
+        )
         names = [*(["factorization"] if mixed else []), "gaussian", "laplace"]
     for name in names:
         choice = given

@@ -9,7 +9,6 @@ released has no bias.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -130,22 +129,19 @@ def _joint(estimates: Sequence[Floats], spreads: Sequence[Spread]) -> tuple[Join
     )
 
 
-def factored(
-    workload: Workload, shares: Sequence[float] | None = None, *, seconds: float = math.inf
-) -> Factored:
+def factored(workload: Workload, shares: Sequence[float] | None = None) -> Factored:
     """The strategy of least weighted squared error that is found for a workload.
 
     The SELECTs count by their `shares`, all alike by default. Clusters of SELECTs that cannot be
     planned together have a part each; at rho_c they err by e_c / rho_c, so that rho_c is in
-    proportion to sqrt(e_c). Planning ends soon after `seconds`.
+    proportion to sqrt(e_c). Nothing depends on how fast the machine is: a plan that is made again
+    is the same.
     """
     wanted = importance(workload, shares or [1.0] * len(workload.blocks))
     drafts = []
-    found = clusters(workload)
-    until = time.monotonic() + seconds
-    for rest, cluster in zip(range(len(found), 0, -1), found, strict=True):
+    for cluster in clusters(workload):
         mine = np.concatenate([wanted[at].reshape(-1) for at in cluster.places])
-        drafts.append(_draft(cluster, mine, (until - time.monotonic()) / rest))
+        drafts.append(_draft(cluster, mine))
     total = sum(math.sqrt(draft.error) for draft in drafts)
     solved = tuple(draft.solved(math.sqrt(math.sqrt(draft.error) / total)) for draft in drafts)
     return Factored(
@@ -191,7 +187,7 @@ def _square(root: Floats) -> Floats:
     return np.concatenate([root, rest])
 
 
-def _draft(cluster: Cluster, wanted: Floats, seconds: float) -> _Draft:
+def _draft(cluster: Cluster, wanted: Floats) -> _Draft:
     """The best noise for one cluster; of a SELECT that is too large, for the weights of a group."""
     columns, times = cluster.columns, 1
     if not cluster.whole:
@@ -203,7 +199,6 @@ def _draft(cluster: Cluster, wanted: Floats, seconds: float) -> _Draft:
         columns.queries,
         weights=wanted,
         gap=GAP if columns.size <= MANY else WIDE,
-        seconds=max(seconds, 0.0),
     )
     size = float(wanted.sum()) * times
     return _Draft(

@@ -192,8 +192,8 @@ def _random(count: int) -> Sums:
 
 
 def _first(sums: Sums) -> Ints:
-    """Where each pair of sums, (2, rows), is first."""
+    """Where each pair of sums, (2, rows), is first, in this order: whatever was drawn, the same."""
     _, first, place = np.unique(sums[0], return_index=True, return_inverse=True)
-    if (sums[1] == sums[1][first][place]).all():
-        return first.astype(np.int64)
-    return np.unique(sums, axis=1, return_index=True)[1].astype(np.int64)  # once in a lifetime
+    if not (sums[1] == sums[1][first][place]).all():  # once in a lifetime
+        first = np.unique(sums, axis=1, return_index=True)[1]
+    return np.sort(first).astype(np.int64)

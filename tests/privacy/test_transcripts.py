@@ -12,7 +12,7 @@ from collections.abc import Generator
 import pytest
 
 from dpsql.accounting.events import Laplace, from_dict
-from dpsql.curator import norms
+from dpsql.curator import mixed, norms
 from dpsql.curator.columns import Moved
 from dpsql.curator.sensitivity import Sensitivity
 from dpsql.query import linear
@@ -64,18 +64,35 @@ REACHING = ("one row more", "a row replaced by one outside", "a unit of three eq
 def test_the_sensitivity_that_is_charged_is_reached(pair, tmp_path):
     """These neighbours are as far apart as can be: any smaller sensitivity would be seen."""
 
+    given = {"rho": 0.01, "backend": "gaussian"}
+
     def plainly() -> Generator[Question, Outcome, None]:
-        yield "SELECT COUNT(*) FROM people", {"rho": 0.01}
-        yield "SELECT SUM(age), SUM(hours) FROM people", {"rho": 0.01}
-        yield "SELECT race, COUNT(*) FROM people GROUP BY CUBE (race)", {"rho": 0.01}
+        yield "SELECT COUNT(*) FROM people", given
+        yield "SELECT SUM(age), SUM(hours) FROM people", given
+        yield "SELECT race, COUNT(*) FROM people GROUP BY CUBE (race)", given
         if "outside" not in pair:  # where a row has to go to the other end of both means
-            yield "SELECT AVG(hours), AVG(rich), COUNT(*) FROM people", {"rho": 0.01}
+            yield "SELECT AVG(hours), AVG(rich), COUNT(*) FROM people", given
 
     (one, _), tapes = both(tmp_path, pair, plainly)
     assert len(one[1]) >= 3
     for charge, true, near in zip(one[1], *(tape.true for tape in tapes), strict=True):
         moved = sum((a - b) ** 2 for a, b in zip(true, near, strict=True))
         assert charge[4]["sensitivity_squared"] == moved
+
+
+@pytest.mark.parametrize("pair", REACHING)
+def test_what_is_charged_for_a_strategy_is_nearly_reached(pair, tmp_path):
+    """A strategy treats all rows nearly alike, so that these are nearly the farthest apart."""
+
+    def planned() -> Generator[Question, Outcome, None]:
+        yield "SELECT race, COUNT(*) FROM people GROUP BY CUBE (race)", {"rho": 0.01}
+        yield "SELECT COUNT(*), COUNT_IF(age > 40), COUNT_IF(age > 60) FROM people", {"rho": 0.01}
+
+    (one, _), tapes = both(tmp_path, pair, planned)
+    assert len(one[1]) == 2
+    for charge, true, near in zip(one[1], *(tape.true for tape in tapes), strict=True):
+        moved = sum((a - b) ** 2 for a, b in zip(true, near, strict=True))
+        assert 0.8 * charge[4]["sensitivity_squared"] <= moved <= charge[4]["sensitivity_squared"]
 
 
 # -- tests of the tests: what is broken on purpose is seen ---------------------------------------
@@ -92,6 +109,18 @@ def seen(folder, pair):
 
 def test_nothing_is_seen_when_nothing_is_broken(tmp_path):
     assert seen(tmp_path, "one row more") == (True, 0)
+
+
+def test_a_strategy_whose_matrix_is_forgotten_is_seen(tmp_path, monkeypatch):
+    """As if the queries themselves were measured: A W e_x is longer on the grid than W e_x."""
+    found = mixed.reach
+
+    def forgotten(strategy, dataset):
+        return found(strategy, dataset)._replace(squared=1 << 38)
+
+    monkeypatch.setattr(mixed, "reach", forgotten)
+    same, over = seen(tmp_path, "one row more")
+    assert same and over > 0
 
 
 def test_a_sensitivity_from_a_constant_is_seen(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from dpsql.curator import noise
 from dpsql.curator.curator import Curator
 from dpsql.errors import Error
 from dpsql.query.linear import Workload
+from dpsql.query.strategy import Mixed
 from dpsql.release import Release
 from dpsql.session import Session
 from tests.privacy.trial import NAME, USER, Row, charges, rows, table
@@ -42,15 +43,29 @@ class Tape:
 
     def insert(self, patch: pytest.MonkeyPatch) -> None:
         """Have the wall read what is true from here on, and draw its noise from here."""
-        matvec, noisy = Workload.matvec, Curator._noisy
+        matvec, mixed, noisy = Workload.matvec, Mixed.matvec, Curator._noisy
+        inner: list[Workload] = []  # whose answers are about to be mixed
+
+        def told(measured: Any, values: list[Any]) -> None:
+            self.workloads[-1].append(plain(measured))
+            self.true[-1] += [int(v) for block in values for v in block.ravel()]
 
         def seen(workload: Workload, *args: Any) -> Any:
             found = matvec(workload, *args)
-            self.workloads.append(plain(workload))
-            self.true.append([int(v) for block in found for v in block.ravel()])
+            if not (inner and inner[-1] is workload):
+                told(workload, found)
+            return found
+
+        def seen_mixed(part: Mixed, *args: Any) -> Any:
+            inner.append(part.workload)
+            found = mixed(part, *args)
+            inner.pop()
+            told(part, [found])
             return found
 
         def out(curator: Curator, *args: Any) -> Any:
+            self.workloads.append([])
+            self.true.append([])
             found = noisy(curator, *args)
             self.released.append([int(v) for block in found for v in block.ravel()])
             return found
@@ -64,6 +79,7 @@ class Tape:
             return self._rng.integers(-width, width, size, endpoint=True)
 
         patch.setattr(Workload, "matvec", seen)
+        patch.setattr(Mixed, "matvec", seen_mixed)
         patch.setattr(Curator, "_noisy", out)
         for name in ("gaussian", "laplace"):
             patch.setattr(noise, name, drawn)
