@@ -187,14 +187,14 @@ class Archive:
         for seq in seqs:
             stored = self._kept.read(seq)
             assert stored is not None
+            if stored.mixes:
+                best = _better(best, _again(workload, seq, stored))
+                continue
             known = {family.key: at for at, family in enumerate(stored.families)}
             asked = [[f for f in block if f is not None] for block in families(workload)]
             if any(stored.families[known[f.key]].factor != f.factor for b in asked for f in b):
                 continue
             places = [[known[f.key] for f in block] for block in asked]
-            if stored.mixes:
-                best = _better(best, _again(workload, seq, stored, places))
-                continue
             worst = stddev(stored.law) ** 2
             if isinstance(stored.law, Gaussian):
                 worst = float(stored.law.variance)
@@ -342,15 +342,14 @@ def _columns(workload: Workload) -> Columns:
     )
 
 
-def _again(workload: Workload, seq: int, stored: Stored, numbers: list[list[int]]) -> Found | None:
+def _again(workload: Workload, seq: int, stored: Stored) -> Found | None:
     """The answers that a strategy was measured for."""
     from dpsql.mechanisms.mixed import Again
 
-    answered = Again(workload, stored, numbers)
-    try:
-        spreads = answered.spreads()
-    except LookupError:
+    answered = Again.of(workload, stored)
+    if answered is None:
         return None
+    spreads = answered.spreads()
     worst = max((spread.worst() for spread in spreads), default=0.0)
     return Found(worst, (seq,), answered, spreads)
 

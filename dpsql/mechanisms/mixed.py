@@ -76,69 +76,93 @@ def covariance(mix: Mix) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Again:
-    """Answers that a strategy was measured for; `numbers` are those of its families, by block."""
+    """Answers that a strategy was measured for; `numbers` are those of its families, by block.
+
+    A query may be on another scale than it was then.
+    """
 
     workload: Workload
     stored: Stored
     numbers: list[list[int]]
 
+    @classmethod
+    def of(cls, workload: Workload, stored: Stored) -> Again | None:
+        """The answers to a workload whose every query is among those of a release; else None."""
+        known = {family.key: at for at, family in enumerate(stored.families)}
+        numbers = []
+        for block in families(workload):
+            own = [known.get(family.key) if family is not None else None for family in block]
+            if None in own:
+                return None
+            numbers.append([number for number in own if number is not None])
+        return cls(workload, stored, numbers)
+
     def spreads(self) -> tuple[Spread, ...]:
         """What is known of each SELECT's answers."""
-        variance, least = stddev(self.stored.law) ** 2, stddev(self.stored.law)
+        least = stddev(self.stored.law)
         found = []
-        for block, where in zip(self.workload.blocks, self._places(), strict=True):
+        for block, (of, at, scale) in zip(self.workload.blocks, self._places(), strict=True):
             width = len(block.weights)
             inner = np.zeros((block.groups, width, width))
-            for i, (mix, here) in enumerate(where):
-                for j, (other, there) in enumerate(where):
-                    if mix is not other:
-                        continue
-                    size = len(mix.matrix)
-                    each = covariance(mix)[here % size, there % size]
-                    inner[:, i, j] = np.where(here // size == there // size, each, 0.0)
-            found.append(Spread(inner * variance, np.ones((block.groups, width), bool), least))
+            for number, mix in enumerate(self.stored.mixes):
+                size, inside = len(mix.matrix), of == number
+                for i in range(width):
+                    for j in range(width):
+                        both = np.flatnonzero(inside[:, i] & inside[:, j])
+                        here, there = at[both, i], at[both, j]
+                        each = covariance(mix)[here % size, there % size]
+                        each = np.where(here // size == there // size, each, 0.0)
+                        inner[both, i, j] = each * scale[both, i] * scale[both, j]
+            found.append(Spread(inner * least**2, np.ones((block.groups, width), bool), least))
         return tuple(found)
 
     def __call__(self) -> Answered:
         shown, noises = [], []
-        places = self._places()
-        for at, (block, spread) in enumerate(
-            zip(self.workload.blocks, self.spreads(), strict=True)
+        for block, listed, numbers, spread, (of, at, scale) in zip(
+            self.workload.blocks,
+            families(self.workload),
+            self.numbers,
+            self.spreads(),
+            self._places(),
+            strict=True,
         ):
             values = np.zeros((block.groups, len(block.weights)), np.int64)
             centre = np.zeros(values.shape)
-            listed = families(self.workload)[at]
             for (start, _, column, _), family, number in zip(
-                parts(block), listed, self.numbers[at], strict=True
+                parts(block), listed, numbers, strict=True
             ):
                 assert family is not None
                 values[start + family.origin, column] = self.stored.values[number]
-            for column, (mix, where) in enumerate(places[at]):
-                estimates = mix.values.astype(np.float64) @ root(mix).T
-                centre[:, column] = estimates.reshape(-1)[where]
+            for number, mix in enumerate(self.stored.mixes):
+                estimates = (mix.values.astype(np.float64) @ root(mix).T).reshape(-1)
+                centre[of == number] = estimates[at[of == number]]
+            centre *= scale
+            values = np.where(scale == 1.0, values, np.rint(centre).astype(np.int64))
             shown.append(values)
             noises.append(Joint(Fitted(values, centre, spread)))
         return Answered(tuple(shown), tuple(noises), 1)
 
-    def _places(self) -> list[list[tuple[Mix, Ints]]]:
-        """Of each block's weights the mix, and where in it the answer of each group is.
-
-        Raises LookupError where the groupings of a weight are in different mixes.
+    def _places(self) -> list[tuple[Ints, Ints, Floats]]:
+        """Of each block (groups, weights): in which mix an answer is, where in it, and how many
+        times what was measured it is.
         """
         found = []
-        for at, block in enumerate(self.workload.blocks):
-            own: list[tuple[Mix, Ints] | None] = [None] * len(block.weights)
+        firsts = np.array([mix.first for mix in self.stored.mixes])
+        for block, listed, numbers in zip(
+            self.workload.blocks, families(self.workload), self.numbers, strict=True
+        ):
+            of = np.zeros((block.groups, len(block.weights)), np.int64)
+            at, scale = np.zeros_like(of), np.ones(of.shape)
             for (start, _, column, _), family, number in zip(
-                parts(block), families(self.workload)[at], self.numbers[at], strict=True
+                parts(block), listed, numbers, strict=True
             ):
                 assert family is not None
-                mix = next(
-                    m for m in self.stored.mixes if m.first <= number < m.first + len(m.places)
+                mix = int(np.searchsorted(firsts, number, "right")) - 1
+                of[start + family.origin, column] = mix
+                where = self.stored.mixes[mix].places[number - int(firsts[mix])]
+                at[start + family.origin, column] = where
+                scale[start + family.origin, column] = (
+                    family.factor / self.stored.families[number].factor
                 )
-                before = own[column] or (mix, np.zeros(block.groups, np.int64))
-                if before[0] is not mix:
-                    raise LookupError("in different mixes")
-                before[1][start + family.origin] = mix.places[number - mix.first]
-                own[column] = before
-            found.append([each for each in own if each is not None])
+            found.append((of, at, scale))
         return found
