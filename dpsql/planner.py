@@ -33,6 +33,7 @@ from dpsql.release import Candidate, Cost
 from dpsql.schema import Dataset
 
 DEFAULT_SHARE = 100  # a statement without a price costs this part of the grant
+SCRIPT_SHARE = 10  # and a script this
 _STEPS = 1 << 12  # of a grid of noises, in a factor of 2
 _CLOSE = 1e-6  # of a variance: what rounding may add to it
 _LEAST = Fraction(1, 1 << 40)  # of a variance or a scale: no noise is drawn that is not 0
@@ -61,7 +62,7 @@ class Asked:
     """What the analyst asks of a statement: a price in epsilon or in rho, an accuracy, or neither.
 
     `accuracy` is the largest half-width of an interval, in the units of the outputs, and `widest`
-    tells which one a law of noise gives.
+    tells which one a law of noise gives. What asks for neither costs one in `share` of the grant.
     """
 
     epsilon: float | None = None
@@ -69,6 +70,7 @@ class Asked:
     backend: str = "auto"
     accuracy: float | None = None
     widest: Callable[[Event], float] | None = None
+    share: int = DEFAULT_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,7 @@ def _laplace(found: Sensitivity, asked: Asked, terms: Terms) -> Drawn:
     if asked.epsilon is not None and terms.pure:
         return laplace.noise(found.absolute, pico(asked.epsilon))
     if asked.rho is None and terms.pure:
-        return laplace.noise(found.absolute, max(terms.epsilon // DEFAULT_SHARE, 1))
+        return laplace.noise(found.absolute, max(terms.epsilon // asked.share, 1))
     if asked.epsilon is not None and asked.backend == "laplace":
         pure = laplace.noise(found.absolute, pico(asked.epsilon))
         rho = rho_of(asked.epsilon, terms.delta)
@@ -265,7 +267,7 @@ def _rho(asked: Asked, terms: Terms) -> int:
                 "the smallest price is rho = 1e-12"
             )
         return rho
-    return max(terms.rho // DEFAULT_SHARE, 1)
+    return max(terms.rho // asked.share, 1)
 
 
 def pico(value: float) -> int:
