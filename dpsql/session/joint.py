@@ -23,7 +23,7 @@ from dpsql.errors import UsageError
 from dpsql.mechanisms.found import Answered
 from dpsql.mechanisms.noises import Alike, Noise
 from dpsql.planner import Asked, Choice, Terms, choose, chosen
-from dpsql.query.canon import Family, families, parts
+from dpsql.query.canon import Family, families, parts, remember
 from dpsql.query.compile import Compiled
 from dpsql.query.estimators import Count, Estimator, Mean, Spread, Sum
 from dpsql.query.linear import MAX_WEIGHT, Block, Workload
@@ -154,23 +154,28 @@ def _agreed(statements: Sequence[Compiled], factors: dict[Column, int]) -> dict[
 
 
 def _with(statement: Compiled, index: int, factors: dict[Column, int]) -> Compiled:
+    """A statement with these factors; itself where it has them already."""
     workload = statement.workload
-    blocks = [
-        dataclasses.replace(
-            block,
-            weights=tuple(
-                dataclasses.replace(weight, factor=factors[index, at, column])
-                for column, weight in enumerate(block.weights)
+    blocks = []
+    for at, (block, listed) in enumerate(zip(workload.blocks, families(workload), strict=True)):
+        columns = range(len(block.weights))
+        weights = tuple(
+            dataclasses.replace(block.weights[column], factor=factors[index, at, column])
+            for column in columns
+        )
+        made = dataclasses.replace(block, weights=weights)
+        changed = [(weights[c].factor, block.weights[c].factor) for c in columns]
+        if all(new == old for new, old in changed):
+            made = block
+        blocks.append(made)
+        remember(
+            made,
+            tuple(
+                family and dataclasses.replace(family, factor=family.factor // old * new)
+                for family, (new, old) in zip(listed, changed * len(block.groupings), strict=True)
             ),
         )
-        for at, block in enumerate(workload.blocks)
-    ]
-    same = all(
-        weight.factor == factors[index, at, column]
-        for at, block in enumerate(workload.blocks)
-        for column, weight in enumerate(block.weights)
-    )
-    if same:  # what is known of this very workload stays known
+    if all(made is block for made, block in zip(blocks, workload.blocks, strict=True)):
         return statement
     return dataclasses.replace(statement, workload=Workload(workload.domain, tuple(blocks)))
 
@@ -204,10 +209,12 @@ def _stacked(workloads: Sequence[Workload]) -> tuple[Workload, Places]:
             for name, family in zip(names, listed, strict=True):
                 first.setdefault(name, family)
             for made, columns, groupings in _new(block, names, known):
-                row = 0
+                width, row = len(block.weights), 0
+                own = tuple(listed[at * width + c] for at in groupings for c in columns)
+                remember(made, own)
                 for at in groupings:
                     for place, column in enumerate(columns):
-                        name = names[at * len(block.weights) + column]
+                        name = names[at * width + column]
                         known[name] = _Place(len(blocks), row, place)
                     row += block.groupings[at].size
                 blocks.append(made)
@@ -250,6 +257,9 @@ def _new(
                 columns.append(column)
         if columns:
             alike.setdefault(tuple(columns), []).append(at)
+    all_columns, all_groupings = tuple(range(width)), list(range(len(block.groupings)))
+    if alike == {all_columns: all_groupings}:
+        return [(block, all_columns, all_groupings)]
     return [
         (
             Block(

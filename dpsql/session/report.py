@@ -14,6 +14,8 @@ from dpsql.curator.curator import Measurement
 from dpsql.errors import Error, LedgerError
 from dpsql.mechanisms.archive import Archive
 from dpsql.planner import Terms
+from dpsql.query.canon import families
+from dpsql.query.linear import Workload
 from dpsql.release import Budget, Cost, Release
 from dpsql.schema import Dataset
 from dpsql.session import tell
@@ -177,7 +179,11 @@ def _kept(
     """The archive with what was measured, None where it is not kept; and what to say of it."""
     stored = None
     if archive is not None:
-        stored = Stored.of(rest.workload, measured.event, measured.answers)
+        blocks = rest.workload.blocks  # but for those with queries of too many cells
+        sound = [at for at, own in enumerate(families(rest.workload)) if None not in own]
+        kept = Workload(rest.workload.domain, tuple(blocks[at] for at in sound))
+        if sound:
+            stored = Stored.of(kept, measured.event, [measured.answers[at] for at in sound])
     if archive is None or stored is None:
         return None, []
     archive.add(measured.receipt.seq, stored)
