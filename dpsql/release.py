@@ -254,9 +254,11 @@ class ScriptPlan:
     noise that it gets here, while `price` and `charged` are those of all of them together, which
     is less than their sum. `left` is the purse now, `after` what it will be; both are None where
     there is no purse. `candidates` could answer the whole script at the price asked for it.
+    `titles` names each SELECT, by its text where it has no title.
     """
 
     plans: tuple[Plan, ...]
+    titles: tuple[str, ...]
     backend: str
     price: Cost
     charged: Cost | None
@@ -275,7 +277,10 @@ class ScriptPlan:
             "after": self.after and self.after.to_dict(),
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "notes": list(self.notes),
-            "plans": [plan.to_dict() for plan in self.plans],
+            "plans": [
+                {"title": title, **plan.to_dict()}
+                for title, plan in zip(self.titles, self.plans, strict=True)
+            ],
         }
 
 

@@ -43,8 +43,8 @@ def foretold(session: Session, ready: Ready) -> ScriptPlan:
     left = tell.budget(balance)
     if plan.rest is None:
         free = tell.nothing(terms)
-        whole = ScriptPlan((), REUSE, free, free, left, left)
-        return dataclasses.replace(whole, plans=_plans(session, ready, plan, archive, terms, left))
+        plans = _plans(session, ready, plan, archive, terms, left)
+        return ScriptPlan(plans, _titles(ready), REUSE, free, free, left, left)
     found = _script_plan(session, ready, plan, archive, terms, left)
     risen = rise(
         session.ledger, session.user, dataset, session._snapshot(dataset, look=True),
@@ -59,6 +59,10 @@ def foretold(session: Session, ready: Ready) -> ScriptPlan:
     )
 
 
+def _titles(ready: Ready) -> tuple[str, ...]:
+    return tuple(query.step.caption for query in ready.queries)
+
+
 def _script_plan(
     session: Session,
     ready: Ready,
@@ -71,7 +75,7 @@ def _script_plan(
     listed = candidates(plan.whole.workload, ready.dataset, plan.asked, terms, plan.whole.choice)
     choice = plan.rest.choice
     plans = _plans(session, ready, plan, archive, terms, left)
-    return ScriptPlan(plans, choice.backend, choice.price, None, left, None, listed)
+    return ScriptPlan(plans, _titles(ready), choice.backend, choice.price, None, left, None, listed)
 
 
 def _plans(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dpsql.session.session import Session
 
 TOGETHER = "planned and paid together with"  # begins the note of every release of a script
-_LOGGED = 4_000  # characters of a script in the ledger's log
+_LOGGED = 1_000  # characters of a script in the ledger's log
 
 
 @dataclass(frozen=True, slots=True)

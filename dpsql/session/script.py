@@ -47,6 +47,11 @@ class Step:
             raise ValueError("a weight is a finite number above 0")
 
     @property
+    def caption(self) -> str:
+        """The title, or else the text, on one line."""
+        return self.title or " ".join(self.sql.split())
+
+    @property
     def sets(self) -> bool:
         """Whether it changes a setting, for the statements after it."""
         return _SETTINGS.match(self.sql) is not None
