@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from dpsql.session.build import Head, build_plan
 from dpsql.session.earlier import REUSE, quoted
 from dpsql.session.explained import WITHOUT
 from dpsql.session.planned import Planned, of_purse, planned
-from dpsql.session.ready import Ready
+from dpsql.session.ready import Free, Ready
 
 if TYPE_CHECKING:
     from dpsql.session.session import Session
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 def foretold(session: Session, ready: Ready) -> ScriptPlan:
     """What a script would do and cost. Raises Refused, UsageError or BudgetError."""
+    for entry in ready.entries:
+        if isinstance(entry, Free):
+            with ready.script.placed(entry.step), contextlib.suppress(NoGrant):
+                entry.told()
     dataset = ready.dataset
     if dataset is None:
         raise UsageError(f"{ready.script.name} has no SELECT that is measured: all of it is free")
