@@ -171,13 +171,20 @@ def _with(statement: Compiled, index: int, factors: dict[Column, int]) -> Compil
         remember(
             made,
             tuple(
-                family and dataclasses.replace(family, factor=family.factor // old * new)
+                _times(family, new, old)
                 for family, (new, old) in zip(listed, changed * len(block.groupings), strict=True)
             ),
         )
     if all(made is block for made, block in zip(blocks, workload.blocks, strict=True)):
         return statement
     return dataclasses.replace(statement, workload=Workload(workload.domain, tuple(blocks)))
+
+
+def _times(family: Family | None, new: int, old: int) -> Family | None:
+    """The family of a weight whose factor is `new` instead of `old`."""
+    if family is None or new == old or not family.weights.any():
+        return family
+    return dataclasses.replace(family, factor=family.factor // old * new)
 
 
 # -- one stack ---------------------------------------------------------------------------------
