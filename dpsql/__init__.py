@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dpsql.release import Cost as Cost
     from dpsql.release import Plan as Plan
     from dpsql.release import Release as Release
+    from dpsql.release import ScriptPlan as ScriptPlan
     from dpsql.schema import Dataset as Dataset
     from dpsql.surfaces.dbapi import Connection as Connection
     from dpsql.surfaces.dbapi import Cursor as Cursor
@@ -56,7 +57,7 @@ _HOMES = {
         "SourceError",
         "UsageError",
     ),
-    "dpsql.release": ("Budget", "Cost", "Plan", "Release"),
+    "dpsql.release": ("Budget", "Cost", "Plan", "Release", "ScriptPlan"),
     "dpsql.schema": ("Dataset",),
     "dpsql.surfaces.dbapi": (
         "Connection",
@@ -101,6 +102,7 @@ __all__ = [
     "Refused",
     "Release",
     "SchemaError",
+    "ScriptPlan",
     "SourceError",
     "UsageError",
     "Warning",

@@ -41,10 +41,23 @@ class Error(Exception):
         return {"error": self.kind, "message": str(self)}
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a file of SQL; lines and columns count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
 class Refused(Error):
     """The statement is not answered: `reason` says why, `hint` what to write instead.
 
-    `start` and `end` are character offsets into `sql` of the construct that is refused.
+    `start` and `end` are character offsets into `sql` of the construct that is refused; `place` is
+    where that stands in a file of several statements.
     """
 
     exit_code = 1
@@ -58,18 +71,26 @@ class Refused(Error):
         sql: str = "",
         start: int | None = None,
         end: int | None = None,
+        place: Place | None = None,
     ) -> None:
         super().__init__(reason, hint, sql, start, end)
         self.reason, self.hint, self.sql, self.start, self.end = reason, hint, sql, start, end
+        self.place = place
+
+    @property
+    def head(self) -> str:
+        """What is refused, after its place in a file."""
+        head = f"refused: {self.reason}"
+        return head if self.place is None else f"{self.place}: {head}"
 
     def at(self, sql: str, start: int | None, end: int | None) -> Refused:
         """The same refusal with its place, unless it already has one."""
         if self.start is not None:
             return self
-        return Refused(self.reason, hint=self.hint, sql=sql, start=start, end=end)
+        return Refused(self.reason, hint=self.hint, sql=sql, start=start, end=end, place=self.place)
 
     def __str__(self) -> str:
-        lines = [f"refused: {self.reason}", *self._quote()]
+        lines = [self.head, *self._quote()]
         if self.hint:
             lines.append(f"write instead: {self.hint}")
         lines.append("nothing was charged")
@@ -94,6 +115,7 @@ class Refused(Error):
         return [f"  {line}", "  " + " " * left + "^" * max(width, 1)]
 
     def to_dict(self) -> dict[str, Any]:
+        at = self.place
         return {
             "error": self.kind,
             "message": self.reason,
@@ -101,6 +123,7 @@ class Refused(Error):
             "sql": self.sql,
             "start": self.start,
             "end": self.end,
+            **({} if at is None else {"file": at.file, "line": at.line, "column": at.column}),
             "charged": 0,
         }
 

@@ -30,6 +30,7 @@ from dpsql.mechanisms import gaussian, laplace
 from dpsql.mechanisms.found import Found
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.noises import Alike, Noise
+from dpsql.query.canon import families
 from dpsql.query.linear import Workload
 from dpsql.query.strategy import Strategy
 from dpsql.release import Candidate, Cost
@@ -39,10 +40,11 @@ if TYPE_CHECKING:  # most statements have no use for one
     from dpsql.mechanisms.factorization import Factored
 
 DEFAULT_SHARE = 100  # a statement without a price costs this part of the grant
+SCRIPT_SHARE = 10  # and a script this
 _STEPS = 1 << 12  # of a grid of noises, in a factor of 2
-_CLOSE = 1e-6  # of a variance: what rounding may add to it
+CLOSE = 1e-6  # of a variance: what rounding may add to it
 _WORTH = 0.01  # less error than that is not worth a strategy
-_MANY = 128  # queries of a statement for which planning is soon done
+MOST = 128  # queries of a statement for which planning is soon done
 _LEAST = Fraction(1, 1 << 40)  # of a variance or a scale: no noise is drawn that is not 0
 BACKENDS = ("auto", "gaussian", "laplace", "factorization")
 
@@ -71,7 +73,8 @@ class Asked:
     """What the analyst asks of a statement: a price in epsilon or in rho, an accuracy, or neither.
 
     `accuracy` is the largest half-width of an interval, in the units of the outputs, and `widest`
-    tells which one a noise of each SELECT's answers gives.
+    tells which one a noise of each SELECT's answers gives. What asks for neither costs one in
+    `share` of the grant. Unless it is named, no strategy is planned for more than `most` queries.
     """
 
     epsilon: float | None = None
@@ -79,6 +82,8 @@ class Asked:
     backend: str = "auto"
     accuracy: float | None = None
     widest: Callable[[tuple[Noise, ...]], float] | None = None
+    share: int = DEFAULT_SHARE
+    most: int = MOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,7 @@ def choose(workload: Workload, dataset: Dataset, asked: Asked, terms: Terms) -> 
     if terms.pure:
         return _choice("laplace", workload, dataset, asked, terms)
     alone = _choice("gaussian", workload, dataset, asked, terms)
-    if workload.size > _MANY or factorized(workload, dataset) is None:
+    if workload.size > asked.most or factorized(workload, dataset) is None:
         return alone
     mixed = _choice("factorization", workload, dataset, asked, terms)
     if asked.accuracy is not None:
@@ -132,24 +137,31 @@ def factorized(workload: Workload, dataset: Dataset) -> Factored | None:
     Those are when no row is counted in two of them.
     """
     heaviest = max((w.largest for b in workload.blocks for w in b.weights), default=0)
-    moved_ = moved(workload, dataset)
-    if workload.size < 2 or moved_.squared <= (heaviest * dataset.unit.max_rows) ** 2:
+    if workload.size < 2:
+        return None
+    if moved(workload, dataset).squared <= (heaviest * dataset.unit.max_rows) ** 2:
         return None
     known = _PLANS.get(workload)
     if known is None:
-        from dpsql.mechanisms.factorization import factored
-
-        try:
-            known = (factored(workload),)
-        except ValueError:  # weights too large to be mixed
-            known = (None,)
+        known = (_factored(workload),)
         _PLANS[workload] = known
     return known[0]
 
 
+def _factored(workload: Workload) -> Factored | None:
+    if any(family is None for listed in families(workload) for family in listed):
+        return None  # of too many cells
+    from dpsql.mechanisms.factorization import factored
+
+    try:
+        return factored(workload)
+    except ValueError:  # weights too large to be mixed
+        return None
+
+
 def as_good(found: Found, choice: Choice) -> bool:
     """Whether what was found is at least as accurate as a choice would be."""
-    return found.worst <= _target(choice) * (1.0 + _CLOSE)
+    return found.worst <= _target(choice) * (1.0 + CLOSE)
 
 
 def _target(choice: Choice) -> float:
@@ -194,6 +206,21 @@ def chosen(
     return Choice(backend, noise, event, cost(event, terms), plan)
 
 
+def as_precise(whole: Choice, workload: Workload, dataset: Dataset, terms: Terms) -> Choice:
+    """The choice for a part of what a strategy was planned for, of the same mean squared error."""
+    assert whole.plan is not None
+    plan = factorized(workload, dataset)
+    if plan is None:
+        heaviest = max((w.largest for b in workload.blocks for w in b.weights), default=1)
+        least = math.sqrt(moved(workload, dataset).squared) / max(heaviest, 1)
+    else:
+        least = plan.rmse * dataset.unit.max_rows
+    share = (least / (whole.plan.rmse * dataset.unit.max_rows)) ** 2
+    rho = max(math.ceil(whole.event.rho * min(share, 1.0)), 1)
+    asked = Asked(rho=rho / PICO, backend="gaussian" if plan is None else whole.backend)
+    return _choice(asked.backend, workload, dataset, asked, terms)
+
+
 def candidates(
     workload: Workload,
     dataset: Dataset,
@@ -211,7 +238,7 @@ def candidates(
     names = ["laplace"]
     if not terms.pure:
         mixed = given.plan is not None or (
-            workload.size <= _MANY and factorized(workload, dataset) is not None
+            workload.size <= asked.most and factorized(workload, dataset) is not None
         )
         names = [*(["factorization"] if mixed else []), "gaussian", "laplace"]
     for name in names:
@@ -330,7 +357,7 @@ def _laplace(found: Sensitivity, asked: Asked, terms: Terms) -> Drawn:
     if asked.epsilon is not None and terms.pure:
         return laplace.noise(found.absolute, pico(asked.epsilon))
     if asked.rho is None and terms.pure:
-        return laplace.noise(found.absolute, max(terms.epsilon // DEFAULT_SHARE, 1))
+        return laplace.noise(found.absolute, max(terms.epsilon // asked.share, 1))
     if asked.epsilon is not None and asked.backend == "laplace":
         pure = laplace.noise(found.absolute, pico(asked.epsilon))
         rho = rho_of(asked.epsilon, terms.delta)
@@ -356,7 +383,7 @@ def _rho(asked: Asked, terms: Terms) -> int:
                 "the smallest price is rho = 1e-12"
             )
         return rho
-    return max(terms.rho // DEFAULT_SHARE, 1)
+    return max(terms.rho // asked.share, 1)
 
 
 def pico(value: float) -> int:

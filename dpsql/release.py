@@ -185,6 +185,14 @@ class Candidate:
     rmse: float
     charged: Cost | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "backend": self.backend,
+            "price": self.price.to_dict(),
+            "charged": self.charged and self.charged.to_dict(),
+            "rmse": self.rmse,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -227,15 +235,7 @@ class Plan:
             "backend": self.backend,
             "price": self.price.to_dict(),
             "charged": self.charged and self.charged.to_dict(),
-            "candidates": [
-                {
-                    "backend": c.backend,
-                    "price": c.price.to_dict(),
-                    "charged": c.charged and c.charged.to_dict(),
-                    "rmse": c.rmse,
-                }
-                for c in self.candidates
-            ],
+            "candidates": [candidate.to_dict() for candidate in self.candidates],
             "sensitivity": self.sensitivity,
             "unit": self.unit,
             "sensitivity_exact": self.sensitivity_exact,
@@ -243,6 +243,44 @@ class Plan:
             "queries": self.queries,
             "left": self.left and self.left.to_dict(),
             "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptPlan:
+    """What a script would do, whose statements are measured together; free of charge.
+
+    `plans` has one for each SELECT, in order: its `price` is what it would cost alone with the
+    noise that it gets here, while `price` and `charged` are those of all of them together, which
+    is less than their sum. `left` is the purse now, `after` what it will be; both are None where
+    there is no purse. `candidates` could answer the whole script at the price asked for it.
+    `titles` names each SELECT, by its text where it has no title.
+    """
+
+    plans: tuple[Plan, ...]
+    titles: tuple[str, ...]
+    backend: str
+    price: Cost
+    charged: Cost | None
+    left: Budget | None
+    after: Budget | None
+    candidates: tuple[Candidate, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that JSON can hold."""
+        return {
+            "backend": self.backend,
+            "price": self.price.to_dict(),
+            "charged": self.charged and self.charged.to_dict(),
+            "left": self.left and self.left.to_dict(),
+            "after": self.after and self.after.to_dict(),
+            "candidates": [candidate.to_dict() for candidate in self.candidates],
+            "notes": list(self.notes),
+            "plans": [
+                {"title": title, **plan.to_dict()}
+                for title, plan in zip(self.titles, self.plans, strict=True)
+            ],
         }
 
 

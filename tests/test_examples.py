@@ -72,3 +72,22 @@ def test_the_report_is_answered_statement_by_statement(tmp_path: Path) -> None:
         paid = [entry.statement for entry in ledger.log() if entry.kind == "charge"]
     assert len(paid) == 3
     assert all(statement.lstrip().startswith(("SELECT", "--")) for statement in paid)
+
+
+def test_the_joint_report_is_one_charge_and_free_again(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "examples/data/adult.parquet", tmp_path)
+    shutil.copy(ROOT / "schemas/adult.toml", tmp_path)
+    with Ledger.open(tmp_path / "adult.ledger") as ledger:
+        ledger.grant("alice", dataset="adult", epsilon=2)
+    script = str(ROOT / "examples/together.sql")
+    command = [sys.executable, "-W", "error", "-m", "dpsql", "run", "adult.parquet", script]
+    for _ in range(2):
+        done = run([*command, "-u", "alice", "--param", "younger=40", "-o", "a.md"], tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+    page = (tmp_path / "a.md").read_text(encoding="utf-8")
+    headings = [line for line in page.splitlines() if line.startswith("#")]
+    assert headings[0] == "# Who earns more than 50,000?" and len(headings) == 6
+    assert "nothing was charged" in page
+    with Ledger.open(tmp_path / "adult.ledger") as ledger:
+        [charge] = [entry for entry in ledger.log() if entry.kind == "charge"]
+    assert charge.statement.startswith("together.sql: SELECT COUNT(*) AS people FROM adult; ")

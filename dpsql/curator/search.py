@@ -24,6 +24,7 @@ from dpsql.query.predicate import FALSE, TRUE, And, Is, Leaf, Not, Or, Predicate
 _SAFE = 1 << 62  # sums below it are computed in 64 bits
 _SLICE = 1 << 15  # choices whose bounds are computed at a time
 _BEAM = 64  # choices that are followed to find a good column first
+_FOLLOWED = 1 << 15  # of them times the atoms of the next column; one choice is always followed
 _WORK = 1 << 27  # choices times weights and tests, over the whole search: about a second
 
 Objective: TypeAlias = Callable[[Ints], Ints]  # (weights, choices) of sizes -> one sum a choice
@@ -98,7 +99,7 @@ class _Tree:
         """The largest sum among columns that looked good on the way to them."""
         open_, bounds = root, self._bounds(root, objective)
         for codes in self.codes:
-            choices = _branch(open_, len(codes))
+            choices = _branch(open_[: max(1, _FOLLOWED // len(codes))], len(codes))
             bounds = self._bounds(choices, objective)
             best = np.argsort(-bounds, kind="stable")[:_BEAM]
             open_, bounds = choices[best], bounds[best]

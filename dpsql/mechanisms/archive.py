@@ -129,15 +129,19 @@ class Archive:
 
     def planned(self, workload: Workload, law: Event, before: Found | None) -> Found | None:
         """What will be said of a workload once it is measured with this noise as well."""
+        then = self.measured(workload, law)
+        return None if then is None else then.after(workload, max(then._kept.columns), before)
+
+    def measured(self, workload: Workload, law: Event) -> Archive | None:
+        """The archive as it will be once a workload is measured with this noise as well."""
         zeros = [np.zeros((b.groups, len(b.weights)), np.int64) for b in workload.blocks]
         stored = Stored.of(workload, law, zeros)
         if stored is None:
             return None
         with self._lock:
             then = Archive(self._kept.copy())
-        seq = max(then._kept.columns, default=0) + 1
-        then._kept.add(seq, stored)
-        return then.after(workload, seq, before)
+        then._kept.add(max(then._kept.columns, default=0) + 1, stored)
+        return then
 
     def _found(self, workload: Workload, alone: int | None) -> Found | None:
         seqs = self._measured(workload)

@@ -79,7 +79,7 @@ class Factored:
     """A strategy for a workload, and how answers are made of its values.
 
     `lower` is a bound from below on the root of the mean squared error of any strategy, and `rmse`
-    this one's, at noise that costs rho = 1/2; both by the weights of the queries, in their units.
+    this one's, at noise that costs rho = 1/2; both as `importance` weighs the queries.
     """
 
     workload: Workload
@@ -129,15 +129,15 @@ def _joint(estimates: Sequence[Floats], spreads: Sequence[Spread]) -> tuple[Join
     )
 
 
-def factored(workload: Workload, shares: Sequence[float] | None = None) -> Factored:
+def factored(workload: Workload) -> Factored:
     """The strategy of least weighted squared error that is found for a workload.
 
-    The SELECTs count by their `shares`, all alike by default. Clusters of SELECTs that cannot be
+    Clusters of SELECTs that cannot be
     planned together have a part each; at rho_c they err by e_c / rho_c, so that rho_c is in
     proportion to sqrt(e_c). Nothing depends on how fast the machine is: a plan that is made again
     is the same.
     """
-    wanted = importance(workload, shares or [1.0] * len(workload.blocks))
+    wanted = importance(workload)
     drafts = []
     for cluster in clusters(workload):
         mine = np.concatenate([wanted[at].reshape(-1) for at in cluster.places])
@@ -206,20 +206,21 @@ def _draft(cluster: Cluster, wanted: Floats) -> _Draft:
     )
 
 
-def importance(workload: Workload, shares: Sequence[float]) -> list[Floats]:
+def importance(workload: Workload) -> list[Floats]:
     """Of each block the weight of its queries' squared errors, (groups, weights), summing to 1.
 
-    An error counts in units of the query's largest weight: in rows for a count. Each grouping has
-    the same weight, by the `shares` of the SELECTs, which its groups have in equal parts: else a
-    table of many cells would leave none of the price to a total beside it.
+    All queries of a workload are on one scale, in units of their largest weight. Each grouping has
+    the same weight, which its groups have in equal parts: else a table of many cells would leave
+    none of the price to a total beside it.
     """
     found = []
-    for block, share in zip(workload.blocks, shares, strict=True):
-        units = np.array([max(w.largest, 1) ** -2.0 for w in block.weights])
+    heaviest = max((w.largest for block in workload.blocks for w in block.weights), default=1)
+    for block in workload.blocks:
+        units = np.full(len(block.weights), max(heaviest, 1) ** -2.0)
         sizes = np.concatenate([np.full(g.size, g.size) for g in block.groupings])
-        found.append(share / sizes[:, None] * units)
+        found.append(units / sizes[:, None])
     total = sum(
-        share * len(block.weights) * len([g for g in block.groupings if g.size])
-        for share, block in zip(shares, workload.blocks, strict=True)
+        len(block.weights) * len([g for g in block.groupings if g.size])
+        for block in workload.blocks
     )
     return [each / total for each in found]

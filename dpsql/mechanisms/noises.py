@@ -37,6 +37,11 @@ class Alike:
     def sigma(self) -> float:
         return stddev(self.law)
 
+    @property
+    def worst(self) -> float:
+        """The largest variance of an answer."""
+        return self.sigma**2
+
     def centre(self, noisy: NDArray[Any]) -> NDArray[Any]:
         """The estimates, which are the noisy answers themselves."""
         return noisy
@@ -65,6 +70,11 @@ class Joint:
     """Answers that were fitted to measurements."""
 
     fitted: Fitted
+
+    @property
+    def worst(self) -> float:
+        """The largest variance of an answer."""
+        return self.fitted.spread.worst()
 
     def centre(self, noisy: NDArray[Any]) -> Floats:
         """The estimates before they were rounded."""

@@ -74,9 +74,9 @@ class Family:
         return int(self.groups.max()) + 1
 
 
-_KNOWN: weakref.WeakKeyDictionary[Workload, tuple[tuple[Family | None, ...], ...]] = (
-    weakref.WeakKeyDictionary()
-)
+_Families: TypeAlias = "tuple[Family | None, ...]"
+_KNOWN: weakref.WeakKeyDictionary[Workload, tuple[_Families, ...]] = weakref.WeakKeyDictionary()
+_OF_BLOCK: weakref.WeakKeyDictionary[Block, _Families] = weakref.WeakKeyDictionary()
 
 
 def tables(blocks: Sequence[Block]) -> list[TableOf]:
@@ -104,11 +104,18 @@ def families(workload: Workload) -> tuple[tuple[Family | None, ...], ...]:
     found = _KNOWN.get(workload)
     if found is None:
         found = tuple(
-            tuple(_family(workload, block, g, w) for _, g, _, w in parts(block))
+            _OF_BLOCK.get(block)
+            or tuple(_family(workload, block, g, w) for _, g, _, w in parts(block))
             for block in workload.blocks
         )
         _KNOWN[workload] = found
     return found
+
+
+def remember(block: Block, known: _Families) -> None:
+    """Keep the families of a block that were found as those of another: in any workload it is the
+    same, for what a block does not mention makes no difference to it."""
+    _OF_BLOCK[block] = known
 
 
 def meaning(

@@ -102,7 +102,7 @@ class Grouping:
         return np.where(self.listed[at] == found, at, -1) if self.size else at - 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Block:
     """Queries that share a condition: for each grouping, for each group, each weight."""
 

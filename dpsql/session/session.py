@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import getpass
 import os
@@ -11,36 +10,39 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpsql import schema as schemas
-from dpsql.accounting.ledger import Balance, Ledger, Regranted, Rise
+from dpsql.accounting.ledger import Balance, Ledger, Regranted
 from dpsql.accounting.shelf import is_url, witness
-from dpsql.curator.curator import Curator, rise
+from dpsql.curator.curator import Curator
 from dpsql.curator.engines.duckdb import DuckDBEngine, snapshot_of
 from dpsql.curator.keys import unit_key
-from dpsql.curator.quote import moved
 from dpsql.errors import NoGrant, SourceError, UsageError
 from dpsql.mechanisms.archive import Archive
-from dpsql.planner import Choice, Terms, candidates
+from dpsql.planner import Terms
 from dpsql.query.bind import Bound, Probe, bind
 from dpsql.query.catalogue import Catalogue
 from dpsql.query.compile import Compiled, compile_bound
 from dpsql.query.grid import Grid
 from dpsql.query.parse import Ask, Describe, Explain, Set, Show
-from dpsql.release import Budget, Cost, Plan, Release
+from dpsql.release import Budget, Cost, Plan, Release, ScriptPlan
 from dpsql.schema import Dataset
 from dpsql.session import tell
 from dpsql.session.asked import check_delta, effective, statement
-from dpsql.session.build import Head, Paid, build, build_plan, require_level
+from dpsql.session.build import Paid, build, require_level
 from dpsql.session.charge import Charge
 from dpsql.session.earlier import REUSE, Earlier, label, settled, words
-from dpsql.session.foresee import foreseen
+from dpsql.session.explained import explained
 from dpsql.session.others import reading, taken
 from dpsql.session.ours import told
 from dpsql.session.params import literals, require_all
 from dpsql.session.settings import Settings
 from dpsql.session.wanted import wanted
+
+if TYPE_CHECKING:  # most sessions run no script
+    from dpsql.session.report import Report
+    from dpsql.session.script import Script
 
 _KEPT = 256  # statements whose compiled form is kept
 
@@ -169,7 +171,7 @@ class Session:
             case Ask():
                 return self._ask(asked, params, chosen)
             case Explain(ask=ask):
-                return tell.plan(self._plan(ask, params, chosen))
+                return tell.plan(explained(self, ask, params, chosen))
             case Describe() | Show() | Set():
                 return told(self, asked, sql, settings)
 
@@ -183,7 +185,38 @@ class Session:
             asked = asked.ask
         if not isinstance(asked, Ask):
             raise UsageError("only a SELECT has a plan")
-        return self._plan(asked, params, chosen)
+        return explained(self, asked, params, chosen)
+
+    def run(
+        self, script: str | Path | Script, params: Mapping[str, Any] | None = None, **settings: Any
+    ) -> list[Release]:
+        """The answers to a script, planned together and paid by one charge; SET gives none.
+
+        `script` is SQL, or the path of a file of it. `params` fill `$name` wherever it stands.
+        Settings are as in `answer`; the price is the whole script's, a tenth of the grant unless
+        it is said. All statements are answered, or none is and nothing is charged. Raises as
+        `answer` does, with the place in the script.
+        """
+        return list(self.report(script, params, **settings).releases)
+
+    def report(
+        self, script: str | Path | Script, params: Mapping[str, Any] | None = None, **settings: Any
+    ) -> Report:
+        """As `run`, with the titles of the script, and what all of it cost."""
+        from dpsql.session.ready import ready
+        from dpsql.session.report import answered
+
+        self._calls.paid = None
+        return answered(self, ready(self, script, params, settings))
+
+    def explain_script(
+        self, script: str | Path | Script, params: Mapping[str, Any] | None = None, **settings: Any
+    ) -> ScriptPlan:
+        """What `run` would do and cost; free, and reads no private data."""
+        from dpsql.session.foretold import foretold
+        from dpsql.session.ready import ready
+
+        return foretold(self, ready(self, script, params, settings))
 
     def budget(self, dataset: str | None = None) -> Budget:
         """What this user was granted, spent and has left. Raises NoGrant."""
@@ -296,56 +329,6 @@ class Session:
         finally:
             self._calls.paid = charge.cost
         raise failure  # out here, so that it does not carry what it was made from
-
-    def _plan(self, ask: Ask, params: Any, chosen: Settings) -> Plan:
-        bound, compiled = self._compile(ask, params)
-        settings = effective(ask, chosen)
-        if isinstance(bound, Probe) or compiled is None:
-            raise UsageError("this statement tells only the schema: it is free and has no plan")
-        require_level(compiled, settings.confidence)
-        priced = any(x is not None for x in (settings.epsilon, settings.rho, settings.accuracy))
-        budget: Budget | None = None
-        workload = compiled.workload
-        try:
-            balance = self.ledger.balance(self.user, bound.dataset.name)
-            terms, budget = Terms.of(balance.grant), tell.budget(balance)
-        except NoGrant:
-            if not priced:
-                raise
-            terms = Terms(1e-6, 0, 0)
-
-        def charged(choice: Choice) -> Cost:
-            snapshot = self._snapshot(bound.dataset, look=True)
-            asked, noise = choice.measured(workload), choice.noise
-            found = rise(self.ledger, self.user, bound.dataset, snapshot, asked, noise)
-            rises.append((tell.price(found.charged, terms), found))
-            return rises[-1][0]
-
-        rises: list[tuple[Cost, Rise]] = []
-        check_delta(ask, terms.delta)
-        archive = None
-        if settings.reuse and budget is not None:
-            archive = self._archive(bound.dataset)
-        plan = wanted(compiled, bound.dataset, settings, terms, archive)
-        choice = plan.choice
-        listed = candidates(
-            workload, bound.dataset, plan.asked, terms, choice, charged if budget else None
-        )
-        head = Head(choice.backend, choice.price, None, None)
-        noises = choice.noises(workload)
-        if budget is not None:
-            read = reading(
-                self.ledger, self._earlier, archive, bound.dataset, compiled, plan, balance
-            )
-            head, noises, listed = foreseen(
-                self.ledger, compiled, archive, plan, read, terms, budget, charged, listed
-            )
-        short = [note for cost, r in rises if cost is head.charged for note in tell.shortage(r)]
-        head = dataclasses.replace(head, notes=(*head.notes, *short))
-        found = moved(workload, bound.dataset)
-        return build_plan(
-            compiled, self._grid(bound.dataset), noises, listed, found, settings, head
-        )
 
     def _archive(self, dataset: Dataset) -> Archive:
         return self._earlier.archive(self.ledger, dataset.name, self._snapshot(dataset))

@@ -11,6 +11,7 @@ _COMMANDS = {
     "demo": "demo:demo",
     "query": "query:query",
     "explain": "query:explain",
+    "run": "run_cmd:run_script",
     "shell": "shell:shell",
     "schema": "schema_cmd:schema",
     "budget": "budget_cmd:budget",
@@ -35,6 +36,7 @@ The analyst:
   dpsql schema show visits.duckdb                      what can be asked
   dpsql explain visits.duckdb "SELECT COUNT(*) FROM visits"    price and error, free
   dpsql query visits.duckdb "SELECT COUNT(*) FROM visits" -u alice
+  dpsql run visits.duckdb report.sql -o report.md -u alice     a whole report, at one price
   dpsql shell visits.duckdb -u alice
 
 The schema (visits.toml) and the ledger (visits.ledger) stand beside the database unless -s

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dpsql import errors
 from dpsql.errors import InternalError, OperationalError, Refused, UsageError
-from dpsql.release import Budget, Plan, Release, Value, charged_words
+from dpsql.release import Budget, Plan, Release, ScriptPlan, Value, charged_words
 from dpsql.surfaces.sheet import Sheet, numeric, sheet
 
 if TYPE_CHECKING:
@@ -166,6 +166,27 @@ class Connection:
     def explain(self, sql: str, parameters: Parameters = None, **settings: Any) -> Plan:
         """What the statement would do and cost: free, and reads no private data."""
         return self.session.explain(sql, parameters, **settings)
+
+    def run(
+        self,
+        script: str | Path,
+        parameters: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> list[Release]:
+        """The answers to a script (SQL, or the path of a file), planned and paid together.
+
+        The price of each release is the whole script's: a tenth of the grant unless it is said.
+        """
+        return self.session.run(script, parameters, **settings)
+
+    def explain_script(
+        self,
+        script: str | Path,
+        parameters: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> ScriptPlan:
+        """What `run` would do and cost: free, and reads no private data."""
+        return self.session.explain_script(script, parameters, **settings)
 
     def budget(self, dataset: str | None = None) -> Budget:
         """What was granted, spent and is left."""

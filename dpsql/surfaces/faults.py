@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import traceback
 from typing import Any, TextIO
@@ -13,6 +14,9 @@ from dpsql.release import Cost, charged_words
 from dpsql.surfaces import terminal
 
 INTERNAL = 70
+_HEAD = re.compile(
+    r"(?:[^ ].*?:\d+:\d+: )?((?:refused|interrupted|[a-z]+ error):)"
+)  # after a place
 INTERRUPTED = 130
 
 
@@ -61,7 +65,7 @@ def text(error: BaseException, charged: Cost | None, width: int | None) -> str:
 
 def refusal(error: Refused, width: int | None) -> str:
     """The reason, the line of the statement with carets below the construct, and what to write."""
-    lines = [f"refused: {error.reason}", *quote(error, width or 160)]
+    lines = [error.head, *quote(error, width or 160)]
     if error.hint:
         lines.append(f"write instead: {error.hint}")
     return terminal.visible("\n".join([*lines, "nothing was charged"]), keep="\n")
@@ -120,7 +124,8 @@ def _fields(error: BaseException, charged: Cost | None) -> dict[str, Any]:
 
 
 def _painted(line: str, stream: TextIO) -> str:
-    head, colon, rest = line.partition(":")
-    if head == "refused" or head.endswith(" error") or head == "interrupted":
-        return terminal.paint(head + colon, "1;31", stream) + rest
+    if found := _HEAD.match(line):
+        return (
+            line[: found.start(1)] + terminal.paint(found[1], "1;31", stream) + line[found.end() :]
+        )
     return terminal.paint(line, "31", stream) if line.strip(" ^") == "" else line

@@ -52,13 +52,13 @@ def table_lines(release: Release, *, width: int | None = None, drawn: bool = Tru
     Where intervals were asked for the bounds are columns of their own and no half-width is shown.
     """
     if release.columns:
-        columns, cells, right = _grid(release)
+        columns, cells, right = table_grid(release)
         yield from table(columns, cells, right, width=width, drawn=drawn)
     yield joined(summary(release), width)
     yield from (f"note: {visible(note)}" for note in release.notes)
 
 
-def _grid(release: Release) -> tuple[list[str], list[list[str]], list[bool]]:
+def table_grid(release: Release) -> tuple[list[str], list[list[str]], list[bool]]:
     """Names, cells and alignments of the table: measured cells first in pairs, then padded."""
     names: list[str] = []
     right: list[bool] = []
@@ -207,17 +207,8 @@ def _json(value: Any) -> str:
 def plan_lines(plan: Plan, *, width: int | None = None, drawn: bool = True) -> Iterator[str]:
     """What a statement would do: the shape of its answer, the candidates, the price."""
     yield f"plan for {plan.dataset}: {plan.backend}" if plan.dataset else f"plan: {plan.backend}"
-    rows = [
-        [_predicted(value, error) for value, error in zip(row, errors, strict=True)]
-        for row, errors in zip(plan.rows[:ROWS_SHOWN], plan.stderr[:ROWS_SHOWN], strict=True)
-    ]
-    noisy = [any(line[i] is not None for line in plan.stderr) for i in range(len(plan.columns))]
-    right = [numeric(kind) or noise for kind, noise in zip(plan.types, noisy, strict=True)]
-    names = [visible(name) for name in plan.columns]
-    yield from table(names, rows, right, width=width, drawn=drawn)
-    if len(plan.rows) > ROWS_SHOWN:
-        yield f"({len(plan.rows) - ROWS_SHOWN:,} more rows)"
-    if any(noisy):
+    yield from plan_grid(plan, width=width, drawn=drawn)
+    if any(error is not None for line in plan.stderr for error in line):
         yield "± is the standard error to expect; the values themselves are not computed"
     if plan.candidates:
         yield from _candidates(plan, width, drawn)
@@ -237,6 +228,20 @@ def plan_lines(plan: Plan, *, width: int | None = None, drawn: bool = True) -> I
         parts.append(f"ε left {figure(plan.left.left.epsilon)}")
     yield joined([*parts, "nothing was charged"], width)
     yield from (f"note: {visible(note)}" for note in plan.notes)
+
+
+def plan_grid(plan: Plan, *, width: int | None = None, drawn: bool = True) -> Iterator[str]:
+    """The table of a plan: group keys, and the error to expect of each value."""
+    rows = [
+        [_predicted(value, error) for value, error in zip(row, errors, strict=True)]
+        for row, errors in zip(plan.rows[:ROWS_SHOWN], plan.stderr[:ROWS_SHOWN], strict=True)
+    ]
+    noisy = [any(line[i] is not None for line in plan.stderr) for i in range(len(plan.columns))]
+    right = [numeric(kind) or noise for kind, noise in zip(plan.types, noisy, strict=True)]
+    names = [visible(name) for name in plan.columns]
+    yield from table(names, rows, right, width=width, drawn=drawn)
+    if len(plan.rows) > ROWS_SHOWN:
+        yield f"({len(plan.rows) - ROWS_SHOWN:,} more rows)"
 
 
 def _predicted(value: Any, error: float | None) -> str:

@@ -90,13 +90,8 @@ def query(
         form = "table" if output is None else SUFFIXES.get(output.suffix.lower(), "")
     if form == "parquet" and output is None:
         raise click.UsageError("parquet needs a file: add -o FILE")
-    if output is not None and (
-        output.resolve() == Path(db).resolve() or output.name.lower().endswith(_KEPT)
-    ):
-        raise click.UsageError(
-            f"cannot write {output}: a database, ledger, key or schema has such a name; "
-            "give another, e.g. answer.csv"
-        )
+    if output is not None:
+        writable(output, db)
     if not form:
         raise click.UsageError(
             f"cannot tell the format of {output} by its name: end it in "
@@ -111,6 +106,15 @@ def query(
     finally:
         if target is not None:
             target.discard()
+
+
+def writable(output: Path, db: Path) -> None:
+    """Raise UsageError for a file that is, or is named like, one that must not be overwritten."""
+    if output.resolve() == Path(db).resolve() or output.name.lower().endswith(_KEPT):
+        raise click.UsageError(
+            f"cannot write {output}: a database, ledger, key or schema has such a name; "
+            "give another, e.g. answer.csv"
+        )
 
 
 def show(release: Release, form: str, target: Target | None, run: Run) -> None:

@@ -23,16 +23,16 @@ def test_help_needs_click_alone() -> None:
     shown = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     ).stdout
-    for name in ("demo", "query", "explain", "schema", "budget", "shell", "Exit codes"):
+    for name in ("demo", "query", "explain", "run", "schema", "budget", "shell", "Exit codes"):
         assert name in shown
-    for later in ("synopsis", "serve", "dpsql run"):
+    for later in ("synopsis", "serve"):
         assert later not in shown
 
 
 COMMANDS = [
-    "demo", "query", "explain", "shell", "schema", "schema show", "schema infer", "schema check",
-    "schema json-schema", "budget", "budget grant", "budget revoke", "budget show", "budget log",
-    "budget cap", "budget group", "budget verify",
+    "demo", "query", "explain", "run", "shell", "schema", "schema show", "schema infer",
+    "schema check", "schema json-schema", "budget", "budget grant", "budget revoke",
+    "budget show", "budget log", "budget cap", "budget group", "budget verify",
 ]  # fmt: skip
 
 

@@ -1,0 +1,77 @@
+"""What a SELECT would do and cost: its plan, from public values, earlier releases and the purse."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from dpsql.accounting.ledger import Rise
+from dpsql.curator.curator import rise
+from dpsql.curator.quote import moved
+from dpsql.errors import NoGrant, UsageError
+from dpsql.planner import Choice, Terms, candidates
+from dpsql.query.bind import Probe
+from dpsql.query.parse import Ask
+from dpsql.release import Budget, Cost, Plan
+from dpsql.session import tell
+from dpsql.session.asked import check_delta, effective
+from dpsql.session.build import Head, build_plan, require_level
+from dpsql.session.foresee import foreseen
+from dpsql.session.others import reading
+from dpsql.session.settings import Settings
+from dpsql.session.wanted import wanted
+
+if TYPE_CHECKING:
+    from dpsql.session.session import Session
+
+WITHOUT = Terms(1e-6, 0, 0)  # where a price is given and there is no grant
+
+
+def explained(session: Session, ask: Ask, params: Any, settings: Settings) -> Plan:
+    """The plan of a SELECT under these settings. Raises Refused, UsageError or BudgetError."""
+    bound, compiled = session._compile(ask, params)
+    settings = effective(ask, settings)
+    if isinstance(bound, Probe) or compiled is None:
+        raise UsageError("this statement tells only the schema: it is free and has no plan")
+    require_level(compiled, settings.confidence)
+    priced = any(x is not None for x in (settings.epsilon, settings.rho, settings.accuracy))
+    budget: Budget | None = None
+    workload = compiled.workload
+    try:
+        balance = session.ledger.balance(session.user, bound.dataset.name)
+        terms, budget = Terms.of(balance.grant), tell.budget(balance)
+    except NoGrant:
+        if not priced:
+            raise
+        terms = WITHOUT
+
+    def charged(choice: Choice) -> Cost:
+        snapshot = session._snapshot(bound.dataset, look=True)
+        asked, noise = choice.measured(workload), choice.noise
+        found = rise(session.ledger, session.user, bound.dataset, snapshot, asked, noise)
+        rises.append((tell.price(found.charged, terms), found))
+        return rises[-1][0]
+
+    rises: list[tuple[Cost, Rise]] = []
+    check_delta(ask, terms.delta)
+    archive = None
+    if settings.reuse and budget is not None:
+        archive = session._archive(bound.dataset)
+    plan = wanted(compiled, bound.dataset, settings, terms, archive)
+    choice = plan.choice
+    listed = candidates(
+        workload, bound.dataset, plan.asked, terms, choice, charged if budget else None
+    )
+    head = Head(choice.backend, choice.price, None, None)
+    noises = choice.noises(workload)
+    if budget is not None:
+        read = reading(
+            session.ledger, session._earlier, archive, bound.dataset, compiled, plan, balance
+        )
+        head, noises, listed = foreseen(
+            session.ledger, compiled, archive, plan, read, terms, budget, charged, listed
+        )
+    short = [note for cost, r in rises if cost is head.charged for note in tell.shortage(r)]
+    head = dataclasses.replace(head, notes=(*head.notes, *short))
+    found = moved(workload, bound.dataset)
+    return build_plan(compiled, session._grid(bound.dataset), noises, listed, found, settings, head)
