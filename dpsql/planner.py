@@ -9,7 +9,8 @@ a hundredth of the grant.
 from __future__ import annotations
 
 import math
-import weakref
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -48,7 +49,9 @@ MOST = 128  # queries of a statement for which planning is soon done
 _LEAST = Fraction(1, 1 << 40)  # of a variance or a scale: no noise is drawn that is not 0
 BACKENDS = ("auto", "gaussian", "laplace", "factorization")
 
-_PLANS: weakref.WeakKeyDictionary[Workload, tuple[Factored | None]] = weakref.WeakKeyDictionary()
+_KEPT = 64  # plans that are remembered
+_PLANNING = threading.Lock()
+_PLANS: OrderedDict[object, Factored | None] = OrderedDict()  # by the queries, however written
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +144,19 @@ def factorized(workload: Workload, dataset: Dataset) -> Factored | None:
         return None
     if moved(workload, dataset).squared <= (heaviest * dataset.unit.max_rows) ** 2:
         return None
-    known = _PLANS.get(workload)
-    if known is None:
-        known = (_factored(workload),)
-        _PLANS[workload] = known
-    return known[0]
+    listed = families(workload)
+    if any(family is None for block in listed for family in block):
+        return None  # of too many cells
+    asked = tuple(tuple((f.key, f.factor) for f in block if f is not None) for block in listed)
+    with _PLANNING:
+        if asked not in _PLANS:
+            _PLANS[asked] = _factored(workload)
+            if len(_PLANS) > _KEPT:
+                _PLANS.popitem(last=False)
+        return _PLANS[asked]
 
 
 def _factored(workload: Workload) -> Factored | None:
-    if any(family is None for listed in families(workload) for family in listed):
-        return None  # of too many cells
     from dpsql.mechanisms.factorization import factored
 
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import signal
 import threading
@@ -41,6 +42,12 @@ def _afresh() -> None:
     first, defaults = Settings.__init__, Settings.__init__.__defaults__
     assert defaults is not None and defaults[-1] is True, "reuse is the last setting, and on"
     first.__defaults__ = (*defaults[:-1], False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Strategies are looked for afresh, and none is left in the cache of whoever runs the tests."""
+    os.environ["DPSQL_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture

@@ -22,9 +22,11 @@ from dpsql.mechanisms.clusters import Cluster, clusters
 from dpsql.mechanisms.found import Answered
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.noises import Joint, Noise
-from dpsql.mechanisms.querycov import noise_covariance
+from dpsql.mechanisms.querycov import NoiseCovariance, noise_covariance
 from dpsql.mechanisms.spread import Fitted, Spread
+from dpsql.mechanisms.strategy_cache import StrategyCache, folder, key
 from dpsql.mechanisms.universe import ListedColumns
+from dpsql.query.distinct import Distinct
 from dpsql.query.linear import Workload
 from dpsql.query.strategy import Mixed, Strategy
 
@@ -194,16 +196,27 @@ def _draft(cluster: Cluster, wanted: Floats) -> _Draft:
         (block,) = cluster.workload.blocks
         times = len(block.groupings)
         wanted = wanted.reshape(-1, columns.queries).sum(axis=0)
-    found = noise_covariance(
-        ListedColumns(columns.small()),
-        columns.queries,
-        weights=wanted,
-        gap=GAP if columns.size <= MANY else WIDE,
-    )
+    found = _covariance(columns, wanted)
     size = float(wanted.sum()) * times
     return _Draft(
         cluster, found.root / math.sqrt(times), size * found.rmse**2, size * found.lower**2
     )
+
+
+def _covariance(columns: Distinct, wanted: Floats) -> NoiseCovariance:
+    """The noise of least weighted error; of many columns it is looked for in the cache on disk."""
+    listed = columns.small()
+    gap = GAP if columns.size <= MANY else WIDE
+    name, cache = "", StrategyCache(folder())
+    if columns.size > MANY:
+        name = key("weighted error", columns=listed, weights=wanted, gap=gap)
+        known = cache.covariance(name)
+        if known is not None:
+            return known
+    found = noise_covariance(ListedColumns(listed), columns.queries, weights=wanted, gap=gap)
+    if name:
+        cache.keep_covariance(name, found)
+    return found
 
 
 def importance(workload: Workload) -> list[Floats]:
