@@ -7,6 +7,7 @@ SELECT, or by the call. Whatever is refused is refused here, with its place in t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,7 +210,7 @@ class _Reader:
             if param.name not in self._params:
                 raise ask.text.refusal(
                     f"there is no value for ${param.name}",
-                    param.span,
+                    param.span or _named(ask, param.name),
                     f"a literal, or --param {param.name}=value; in Python "
                     f"params={{'{param.name}': value}}",
                 )
@@ -243,6 +244,14 @@ class _Reader:
             raise _refused(
                 str(error), "SET confidence = 0.99, RESET confidence", step, span
             ) from None
+
+
+def _named(ask: Ask, name: str) -> Span | None:
+    """Where a parameter stands, which DuckDB 1 does not say."""
+    for sign, word in itertools.pairwise(ask.text.tokens):
+        if sign.text == "$" and word.text == name and word.start == sign.end:
+            return Span(sign.start, word.end)
+    return None
 
 
 def _refused(reason: str, hint: str, step: Step, span: Span | None) -> Refused:

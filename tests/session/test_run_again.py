@@ -1,0 +1,94 @@
+"""A script that is run again is free, here and in another process; one that grew pays for that."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpsql.accounting.ledger import Ledger
+from dpsql.curator.curator import Curator
+from dpsql.session import Session
+
+SCRIPT = """
+-- # By sex
+SELECT sex, COUNT(*) AS n FROM town GROUP BY sex;
+-- # All of them
+SELECT COUNT(*) AS n FROM town;
+-- # Ages
+SELECT region, AVG(age) AS age, COUNT(*) AS n FROM town GROUP BY region ORDER BY region;
+SELECT smoker, sex, COUNT(*) AS n FROM town WHERE month > 6 GROUP BY CUBE (smoker, sex);
+"""
+
+
+@pytest.fixture
+def again(path: Path, town: Any) -> Iterator[Session]:
+    """A session that uses again what was released."""
+    with Session(path, user="alice", ledger=town.ledger, settings={"reuse": True}) as opened:
+        yield opened
+
+
+def charges(ledger: Ledger) -> list[Any]:
+    return [entry for entry in ledger.log() if entry.kind == "charge"]
+
+
+def test_a_script_that_is_run_again_is_free(again: Session, town: Any) -> None:
+    first = again.run(SCRIPT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Curator, "measure", None)  # nothing private is read
+        plan, second = again.explain_script(SCRIPT), again.run(SCRIPT)
+    assert [r.rows for r in first] == [r.rows for r in second]
+    assert [r.stderr for r in first] == [r.stderr for r in second]
+    assert all(r.reused and r.charged is not None and r.charged.rho == 0 for r in second)
+    assert plan.backend == "reuse" and plan.price.rho == 0 and len(plan.plans) == 4
+    assert len(charges(town.ledger)) == 1 and again.last_charge is None
+    [alone] = again.run("SELECT COUNT(*) FROM town WHERE sex = 'male'", rho=0.001)
+    assert alone.reused and alone.rows[0][0] == dict(first[0].rows)["male"]
+
+
+def test_only_what_does_not_follow_is_bought(again: Session, town: Any) -> None:
+    again.run(SCRIPT, rho=0.05)
+    longer = SCRIPT + "SELECT month, COUNT(*) AS n FROM town GROUP BY month;"
+    plan = again.explain_script(longer, rho=0.05)
+    *old, new = again.run(longer, rho=0.05)
+    assert all(release.reused for release in old) and new.charged == again.last_charge
+    assert new.price == plan.price and plan.price.rho < 0.05 / 2
+    assert [one.backend for one in plan.plans] == ["reuse"] * 4 + ["gaussian"]
+    assert all(r.reused for r in again.run(longer, rho=0.05)) and len(charges(town.ledger)) == 2
+
+
+def test_reuse_off_for_one_statement_buys_it_afresh(again: Session, town: Any) -> None:
+    sql = "SELECT COUNT(*) FROM town; SET reuse = off; SELECT sex, COUNT(*) FROM town GROUP BY 1"
+    again.run(sql)
+    one, other = again.run(sql)
+    assert one.reused and not other.reused and len(charges(town.ledger)) == 2
+
+
+def test_another_process_finds_what_was_kept(path: Path, tmp_path: Path) -> None:
+    place = tmp_path / "a.ledger"
+    with Ledger.open(place) as ledger:
+        ledger.grant("alice", dataset="town", epsilon=2)
+    script = tmp_path / "r.sql"
+    script.write_text(SCRIPT)
+    code = (
+        "import sys, dpsql\n"
+        "con = dpsql.connect(sys.argv[1], ledger=sys.argv[2], user='alice')\n"
+        "found = con.run(sys.argv[3])\n"
+        "print([r.rows for r in found])\n"
+        "print([r.reused for r in found])\n"
+        "assert con.explain_script(sys.argv[3]).price.rho == 0\n"
+    )
+    command = [sys.executable, "-W", "error", "-c", code, str(path), str(place), str(script)]
+    outs = [
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        for _ in range(2)
+    ]
+    assert outs[0][0] == outs[1][0]
+    assert outs[0][1] == str([False] * 4) and outs[1][1] == str([True] * 4)
+    with Ledger.open(place) as ledger:
+        [charge] = charges(ledger)
+        assert charge.statement.startswith("r.sql: SELECT sex")
