@@ -10,6 +10,7 @@ probability below 2^-80, whatever was asked.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,8 +26,9 @@ Ints = NDArray[np.int64]
 States = NDArray[Any]  # of the smallest whole numbers that hold them: there are many
 Sums = NDArray[np.uint64]
 
+SAMPLE = 1 << 14  # cells that are looked at first
 _STEP = 1 << 22  # rows that are made at a time
-_WORK = 1 << 31  # rows that are made, times the families that change
+_WORK = 1 << 29  # rows that are made, times the families that change
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,8 +91,11 @@ def distinct(workload: Workload, most: int) -> Distinct | None:
                 return None
             kept.append((family, _place(family, start + row * width + column, width)))
         start += block.groups * width
-    walks = [_Walk.of(family, _order([f for f, _ in kept])) for family, _ in kept]
-    found = _visited(walks, _order([f for f, _ in kept]), most)
+    order = _order([family for family, _ in kept])
+    walks = [_Walk.of(family, order) for family, _ in kept]
+    if _surely_more(walks, order, most):
+        return None
+    found = _visited(walks, order, most)
     if found is None:
         return None
     return Distinct(start, tuple(place for _, place in kept), tuple(found))
@@ -141,7 +146,28 @@ class _Walk:
             after = rows[told.first][:, family.classes[name][first]]
             steps[name] = after.astype(np.min_scalar_type(int(after.max())))
             table = told.of.reshape(table.shape[:-1])
-        return cls(steps)
+        return cls(dict(reversed(steps.items())))
+
+
+def _surely_more(walks: Sequence[_Walk], order: dict[str, Ints], most: int) -> bool:
+    """Whether there are surely more than so many columns: a look at a few cells is soon done.
+
+    Of SAMPLE cells at random SAMPLE^2 / (2 most) pairs at least would be alike on average, however
+    the columns are spread, if there were no more. The cells are the same whenever this is asked.
+    """
+    alike_least = SAMPLE**2 / (2 * most)
+    if alike_least < 100 or math.prod(int(of.max()) + 1 for of in order.values()) <= most:
+        return False
+    rng = np.random.default_rng(SAMPLE)
+    sums = np.zeros((2, SAMPLE), np.uint64)
+    codes = {name: rng.integers(0, int(of.max()) + 1, SAMPLE) for name, of in order.items()}
+    for walk in walks:
+        state: States = np.zeros(SAMPLE, np.int64)
+        for name, steps in walk.steps.items():
+            state = steps[state, codes[name]]
+        sums += _random(int(state.max()) + 1)[:, state]
+    counts = np.unique(sums[0], return_counts=True)[1]
+    return float((counts * (counts - 1) / 2).sum()) < alike_least / 2
 
 
 def _visited(walks: Sequence[_Walk], order: dict[str, Ints], most: int) -> list[States] | None:

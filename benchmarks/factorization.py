@@ -1,0 +1,116 @@
+"""What planning together is worth, beside the optimum: `python -m benchmarks factorization`.
+
+Errors are in rows, measured against plain DuckDB's own answers, at one total price.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+
+import duckdb
+
+from benchmarks.accuracy import MEAN, RHO, workload
+from benchmarks.figures import Figure
+from benchmarks.tables import build
+from dpsql.mechanisms.axes import Identity
+from dpsql.mechanisms.optimum import optimum
+from dpsql.mechanisms.residual import plan as residual
+from dpsql.mechanisms.rows import Prefixes, Ranges, Rows
+from dpsql.release import Release
+from dpsql.session import Session
+
+RUNS = 5
+KEYS = ("sex", "race", "income", "workclass", "marital_status", "relationship")
+
+
+def measure(folder: Path) -> Iterator[Figure]:
+    """Scripts on real data, then strategies by themselves."""
+    database = build("adult", folder, epsilon=1e6)
+    yield from _counts(database)
+    yield from _report(database)
+    yield from _strategies()
+
+
+def _counts(database: Path) -> Iterator[Figure]:
+    listed = [f"SELECT COUNT(*) FROM adult WHERE {predicate}" for predicate in workload()]
+    with duckdb.connect(str(database), read_only=True) as plain:
+        truth = [plain.execute(sql).fetchall()[0][0] for sql in listed]
+    script = ";\n".join(listed)
+    with Session(database, user="alice", settings={"reuse": False}) as session:
+        start = time.process_time()
+        session.explain_script(script, rho=RHO)
+        spent = time.process_time() - start
+        errors = [
+            abs(release.rows[0][0] - true)
+            for _ in range(RUNS)
+            for release, true in zip(session.run(script, rho=RHO), truth, strict=True)
+        ]
+    alone = MEAN * math.sqrt(len(listed) / (2 * RHO))
+    name = "100 counts in (1, 1e-6) as one script, mean error"
+    yield Figure(name, fmean(errors), "rows", alone, "rows one by one", 12)
+    yield Figure("planning them, CPU", spent, "s", None, "", 10)
+
+
+def _report(database: Path) -> Iterator[Figure]:
+    """A report of single counts, means of predicates and small GROUP BYs."""
+    rng = random.Random(200)
+    predicates = workload()
+    listed = [f"SELECT COUNT(*) FROM adult WHERE {p}" for p in predicates]
+    for at in range(60):
+        key = KEYS[at % len(KEYS)]
+        low = rng.randrange(20, 60)
+        share = f"AVG(({predicates[at]})::INT) FROM adult WHERE age >= {low}"
+        if at % 2:
+            share = f"AVG((income = '>50K')::INT) FROM adult WHERE {predicates[at]}"
+        listed.append(f"SELECT {share}")
+        if at < 40:
+            where = f"WHERE {predicates[-at]}"
+            listed.append(f"SELECT {key}, COUNT(*) FROM adult {where} GROUP BY {key}")
+    with Session(database, user="alice", settings={"reuse": False}) as session:
+        start = time.process_time()
+        together = session.run(";\n".join(listed), rho=RHO)
+        spent = time.process_time() - start
+        ratios = []
+        for sql, release in zip(listed, together, strict=True):
+            alone = session.answer(sql, rho=RHO / len(listed), backend="gaussian")
+            ratios.append(_error(release) / _error(alone))
+    name = f"a report of {len(listed)} statements, errors beside one by one at the same total"
+    yield Figure(name, fmean(ratios), "x", None, "", 0.4)
+    yield Figure("planning and answering it, CPU", spent, "s", None, "", 10)
+
+
+def _error(release: Release) -> float:
+    """The mean half-width of the intervals of a release."""
+    halves = [
+        (high - low) / 2
+        for lows, highs in zip(release.low, release.high, strict=True)
+        for low, high in zip(lows, highs, strict=True)
+        if low is not None and high is not None
+    ]
+    return fmean(halves)
+
+
+def _strategies() -> Iterator[Figure]:
+    known: tuple[tuple[str, Rows, float], ...] = (
+        ("prefixes", Prefixes(1024), 2.9555),
+        ("ranges", Ranges(1024), 3.5151),
+    )
+    for name, rows, best in known:
+        start = time.process_time()
+        found = optimum(rows.gram(), rows.count, gap=2e-3)
+        spent = time.process_time() - start
+        yield Figure(f"{name} of 1,024 cells, root mean square", found.rmse, "", best, "the least")
+        yield Figure("finding it, CPU", spent, "s", None, "", 1)
+    start = time.process_time()
+    tables = list(itertools.combinations(range(100), 3))
+    residual((Identity(10),) * 100, tables)
+    spent = time.process_time() - start
+    yield Figure(
+        "all 3-way tables of 100 columns of 10 values planned, CPU", spent, "s", None, "", 5
+    )
