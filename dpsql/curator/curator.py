@@ -113,14 +113,13 @@ class Curator:
     def _noisy(
         self, asked: Workload | Strategy, noise: Noise, snapshot: str
     ) -> Sequence[NDArray[np.int64]]:
-        if isinstance(asked, Workload):
-            cells = unseal(self._cells(asked.domain.names, snapshot))
-            true = asked.matvec(cells.codes, cells.counts)
-        else:
-            true = []
-            for part in asked.parts:
-                cells = unseal(self._cells(part.workload.domain.names, snapshot))
-                true.append(part.matvec(cells.codes, cells.counts))
+        parts = (asked,) if isinstance(asked, Workload) else asked.parts
+        true: list[NDArray[np.int64]] = []
+        for part in parts:
+            workload = part if isinstance(part, Workload) else part.workload
+            cells = unseal(self._cells(workload.domain.names, snapshot))
+            found = part.matvec(cells.codes, cells.counts)
+            true += found if isinstance(found, list) else [found]
         size = sum(block.size for block in true)
         match noise:
             case GaussianNoise(variance=variance):

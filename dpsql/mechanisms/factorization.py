@@ -220,16 +220,17 @@ def _covariance(columns: Distinct, wanted: Floats) -> NoiseCovariance:
 
 
 def importance(workload: Workload) -> list[Floats]:
-    """Of each block the weight of its queries' squared errors, (groups, weights), summing to 1.
+    """Of each block the weight of its queries' squared errors, (groups, weights).
 
-    All queries of a workload are on one scale, in units of their largest weight. Each grouping has
-    the same weight, which its groups have in equal parts: else a table of many cells would leave
-    none of the price to a total beside it.
+    All queries of a workload are on one scale, in units of their largest weight; one on a larger
+    scale is to have less noise, and its error counts as much more: of independent queries one that
+    is twice as large has half the stddev. Each grouping has the same weight, which its groups have
+    in equal parts: else a table of many cells would leave none of the price to a total beside it.
     """
     found = []
     heaviest = max((w.largest for block in workload.blocks for w in block.weights), default=1)
     for block in workload.blocks:
-        units = np.full(len(block.weights), max(heaviest, 1) ** -2.0)
+        units = np.array([max(w.largest, 1) ** 2.0 for w in block.weights]) / max(heaviest, 1) ** 4.0
         sizes = np.concatenate([np.full(g.size, g.size) for g in block.groupings])
         found.append(units / sizes[:, None])
     total = sum(

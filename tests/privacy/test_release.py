@@ -185,7 +185,8 @@ def test_released_counts_are_integers_and_ratios_are_made_of_integers(session):
     sql = "SELECT race, COUNT(*), AVG(rich), SUM(hours) FROM people GROUP BY race"
     with pytest.MonkeyPatch.context() as patch:
         wall = Wall(patch)
-        shown = [session.answer(sql, rho=rho) for rho in (1e-3, 1.0, 100.0, 1e3) * 50]
+        given = {"backend": "gaussian"}
+        shown = [session.answer(sql, rho=rho, **given) for rho in (1e-3, 1.0, 100.0, 1e3) * 50]
     ratios = 0
     for release, found in zip(shown, wall.out, strict=True):
         (block,) = found.answers

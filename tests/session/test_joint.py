@@ -48,9 +48,11 @@ def compiled(session: Session, sql: str) -> Compiled:
     return found
 
 
-def together(session: Session, listed: list[str], weights: list[float]) -> Joint:
+def together(
+    session: Session, listed: list[str], weights: list[float], backend: str = "gaussian"
+) -> Joint:
     made = scaled([compiled(session, sql) for sql in listed], weights)
-    asked = Asked(rho=0.01)
+    asked = Asked(rho=0.01, backend=backend)
     return joint([each.workload for each in made], session.datasets["town"], asked, TERMS)
 
 
@@ -61,15 +63,21 @@ def cells(workload: Workload, seed: int) -> tuple[Any, Any]:
     return codes, draw.integers(1, 9, 200)
 
 
+@pytest.mark.parametrize("backend", ["gaussian", "auto"])
 @pytest.mark.parametrize("seed", range(12))
-def test_each_statement_finds_its_answers_in_what_was_measured(session: Session, seed: int) -> None:
+def test_each_statement_finds_its_answers_in_what_was_measured(
+    session: Session, seed: int, backend: str
+) -> None:
     draw = np.random.default_rng(seed)
     listed = [SQL[at] for at in draw.permutation(len(SQL))[: 2 + seed % 8]]
     weights = [1.0] * len(listed) if seed % 2 else draw.choice([1.0, 2.0, 9.0], len(listed))
-    whole = together(session, listed, list(weights))
+    whole = together(session, listed, list(weights), backend)
     for found in (whole, of_some(whole, range(1, len(listed)), session.datasets["town"], TERMS)):
         codes, counts = cells(found.workload, seed)
-        measured = found.workload.matvec(codes, counts)
+        measured: list[Any] = found.workload.matvec(codes, counts)
+        if found.choice.plan is not None:
+            parts_ = found.choice.plan.strategy.parts
+            measured = [part.matvec(codes, counts) for part in parts_]
         for workload, said in zip(found.asked, found.answers(measured), strict=True):
             own = {name: codes[name] for name in workload.domain.names}
             true = workload.matvec(own, counts)

@@ -84,7 +84,7 @@ def test_together_costs_less_than_one_by_one_at_the_same_noise(session: Session)
         assert one.columns == release.columns
         if "n" in one.columns:
             at = one.columns.index("n")
-            assert one.stderr[0][at] == pytest.approx(release.stderr[0][at])
+            assert one.stderr[0][at] == pytest.approx(release.stderr[0][at], rel=1e-3)
 
 
 def test_equal_queries_are_measured_once(session: Session) -> None:
@@ -150,20 +150,22 @@ def test_noise_has_the_size_that_is_said(session: Session) -> None:
 
 @pytest.mark.parametrize("weight", [4, 9, 0.25])
 def test_a_weight_divides_the_variance(session: Session, weight: float) -> None:
+    """Exactly where each statement is measured as it is, about so where a strategy is."""
     text = (
         f"-- weight: {weight}\nSELECT sex, COUNT(*) AS n FROM town GROUP BY sex;"
         "SELECT region, COUNT(*) AS n FROM town GROUP BY region"
     )
-    first, second = session.run(text, rho=0.01)
-    one, other = first.stderr[0][1], second.stderr[0][1]
-    assert one and other and (other / one) ** 2 == pytest.approx(weight, rel=0.05)
-    assert first.price == second.price and first.price is not None
-    assert first.price.rho <= 0.01
+    for backend, near in (("gaussian", 0.05), ("auto", 0.4)):
+        first, second = session.run(text, rho=0.01, backend=backend)
+        one, other = first.stderr[0][1], second.stderr[0][1]
+        assert one and other and (other / one) ** 2 == pytest.approx(weight, rel=near)
+        assert first.price == second.price and first.price is not None
+        assert first.price.rho <= 0.01
 
 
 def test_unlike_values_are_measured_on_one_scale(session: Session) -> None:
     [means], [alone] = (
-        [p.stderr for p in session.explain_script(text, rho=0.01).plans[:1]]
+        [p.stderr for p in session.explain_script(text, rho=0.01, backend="gaussian").plans[:1]]
         for text in ("SELECT SUM(age) AS s FROM town; SELECT COUNT(*) FROM town",
                      "SELECT SUM(age) AS s FROM town")
     )  # fmt: skip

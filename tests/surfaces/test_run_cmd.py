@@ -87,7 +87,7 @@ def test_a_report_has_titles_tables_and_one_price(capsys: pytest.CaptureFixture[
     assert "3. SELECT a, COUNT(*) AS n FROM t GROUP BY a ORDER BY a LIMIT 2" in lines
     assert out.count("price") == 1 and out.count(" ± ") >= 5 and "note: rows were picked" in out
     assert lines[-1] == (
-        "gaussian · 95 % intervals · price ε 0.581 for 3 statements together, 10.0 % of the grant"
+        "factorization · 95 % intervals · price ε 0.581 for 3 statements together, 10.0 % of the grant"
         " · ε left 1.89"
     )
     said(capsys, *RUN, "--reuse")
@@ -102,7 +102,7 @@ def test_a_dry_run_is_free_and_tells_errors_and_price(capsys: pytest.CaptureFixt
     out, err = said(capsys, *RUN, "--explain", "--epsilon", "0.5")
     assert err == "" and "± is the standard error to expect" in out and "│ laplace" in out
     assert out.splitlines()[-1] == (
-        "gaussian · price ε 0.500 for 3 statements together, 7.5 % of the grant · ε left 2.00"
+        "factorization · price ε 0.500 for 3 statements together, 7.5 % of the grant · ε left 2.00"
         " · then 1.92 · nothing was charged"
     )
     fields = json.loads(said(capsys, *RUN, "--explain", "--format", "json")[0])
