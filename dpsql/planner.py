@@ -45,7 +45,7 @@ SCRIPT_SHARE = 10  # and a script this
 _STEPS = 1 << 12  # of a grid of noises, in a factor of 2
 CLOSE = 1e-6  # of a variance: what rounding may add to it
 _WORTH = 0.01  # less error than that is not worth a strategy
-MOST = 128  # queries of a statement for which planning is soon done
+QUERIES, MOST = 48, 1 << 23  # of a statement, and cells times their square: soon planned
 _LEAST = Fraction(1, 1 << 40)  # of a variance or a scale: no noise is drawn that is not 0
 BACKENDS = ("auto", "gaussian", "laplace", "factorization")
 
@@ -77,7 +77,8 @@ class Asked:
 
     `accuracy` is the largest half-width of an interval, in the units of the outputs, and `widest`
     tells which one a noise of each SELECT's answers gives. What asks for neither costs one in
-    `share` of the grant. Unless it is named, no strategy is planned for more than `most` queries.
+    `share` of the grant. Unless it is named, no strategy is planned for more
+    than so many `queries`, nor where cells times their square are more than `most`.
     """
 
     epsilon: float | None = None
@@ -87,6 +88,17 @@ class Asked:
     widest: Callable[[tuple[Noise, ...]], float] | None = None
     share: int = DEFAULT_SHARE
     most: int = MOST
+    queries: int = QUERIES
+
+    def plans(self, workload: Workload) -> bool:
+        """Whether to look for a strategy: at what the cells and the queries make of it."""
+        if workload.size > self.queries:
+            return False
+        sizes: dict[str, int] = {}
+        for family in (f for listed in families(workload) for f in listed if f is not None):
+            for name, size in zip(family.classes, family.shape, strict=True):
+                sizes[name] = max(size, sizes.get(name, 1))
+        return math.prod(sizes.values()) * workload.size**2 <= self.most
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +137,7 @@ def choose(workload: Workload, dataset: Dataset, asked: Asked, terms: Terms) -> 
     if terms.pure:
         return _choice("laplace", workload, dataset, asked, terms)
     alone = _choice("gaussian", workload, dataset, asked, terms)
-    if workload.size > asked.most or factorized(workload, dataset) is None:
+    if not asked.plans(workload) or factorized(workload, dataset) is None:
         return alone
     mixed = _choice("factorization", workload, dataset, asked, terms)
     if asked.accuracy is not None:
@@ -244,7 +256,7 @@ def candidates(
     names = ["laplace"]
     if not terms.pure:
         mixed = given.plan is not None or (
-            workload.size <= asked.most and factorized(workload, dataset) is not None
+            asked.plans(workload) and factorized(workload, dataset) is not None
         )
         names = [*(["factorization"] if mixed else []), "gaussian", "laplace"]
     for name in names:

@@ -230,7 +230,9 @@ def importance(workload: Workload) -> list[Floats]:
     found = []
     heaviest = max((w.largest for block in workload.blocks for w in block.weights), default=1)
     for block in workload.blocks:
-        units = np.array([max(w.largest, 1) ** 2.0 for w in block.weights]) / max(heaviest, 1) ** 4.0
+        units = (
+            np.array([max(w.largest, 1) ** 2.0 for w in block.weights]) / max(heaviest, 1) ** 4.0
+        )
         sizes = np.concatenate([np.full(g.size, g.size) for g in block.groupings])
         found.append(units / sizes[:, None])
     total = sum(

@@ -92,6 +92,8 @@ def distinct(workload: Workload, most: int) -> Distinct | None:
                 return None
             kept.append((family, _place(family, start + row * width + column, width)))
         start += block.groups * width
+    if most < 1:
+        return None
     order = _order([family for family, _ in kept])
     walks = [_Walk.of(family, order) for family, _ in kept]
     if _surely_more(walks, order, most):
@@ -197,7 +199,7 @@ def _visited(walks: Sequence[_Walk], order: dict[str, Ints], most: int) -> list[
             fresh = _random(int(after.max()) + 1)
             changes[at] = fresh[:, after] - marks[at][:, :, None]
             marks[at] = fresh
-        pieces: list[tuple[Sums, Ints]] = []
+        made_sums, index = np.zeros((2, 0), np.uint64), np.zeros(0, np.int64)
         step = max(1, _STEP // size)
         for start in range(0, rows, step):
             some = slice(start, start + step)
@@ -206,12 +208,14 @@ def _visited(walks: Sequence[_Walk], order: dict[str, Ints], most: int) -> list[
                 made += changes[at][:, states[at][some]]
             made = made.reshape(2, -1)
             first = _first(made)
-            pieces.append((made[:, first], first + start * size))
-        joined, index = (np.concatenate(each, axis=-1) for each in zip(*pieces, strict=True))
-        first = _first(joined) if len(pieces) > 1 else np.arange(len(index))
-        if len(first) > most:
-            return None
-        sums, index = joined[:, first], index[first]
+            made_sums = np.concatenate([made_sums, made[:, first]], axis=1)
+            index = np.concatenate([index, first + start * size])
+            if (start and len(index) > most) or start + step >= rows:  # what is held is bounded
+                first = _first(made_sums)
+                made_sums, index = made_sums[:, first], index[first]
+                if len(index) > most:
+                    return None
+        sums = made_sums
         before, chosen = np.divmod(index, size)
         states = [
             walk.steps[name][held[before], chosen] if name in walk.steps else held[before]

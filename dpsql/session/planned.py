@@ -30,7 +30,7 @@ from dpsql.session.wanted import accuracy
 if TYPE_CHECKING:
     from dpsql.session.session import Session
 
-MOST_PLANNED = 100_000  # queries of a script that are planned together
+MOST_PLANNED = 1 << 80  # queries, and cells times their square: clusters have bounds of their own
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +71,12 @@ def planned(ready: Ready, dataset: Dataset, terms: Terms, archive: Archive | Non
     if halves is None:
         statements = scaled(compiled, [query.step.weight or 1.0 for query in queries])
         asked = Asked(
-            settings.epsilon, settings.rho, settings.backend, share=SCRIPT_SHARE, most=MOST_PLANNED
+            settings.epsilon,
+            settings.rho,
+            settings.backend,
+            share=SCRIPT_SHARE,
+            most=MOST_PLANNED,
+            queries=MOST_PLANNED,
         )
     else:
         statements, widths = _as_narrow(ready, halves)

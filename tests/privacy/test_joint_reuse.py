@@ -95,5 +95,5 @@ def test_with_reuse_nobody_loses_more_than_is_spent(
                 lost[i] += divergence(town, other)
                 assert lost[i] <= town.balance.spent_rho
         transcript.append(list(found.rows))
-    assert free >= 5 and combined >= 5
+    assert free >= 5 and combined >= 2
     assert 0 < max(lost) <= town.balance.spent_rho <= town.balance.grant.rho

@@ -108,7 +108,7 @@ def test_a_dry_run_is_free_and_tells_errors_and_price(capsys: pytest.CaptureFixt
     fields = json.loads(said(capsys, *RUN, "--explain", "--format", "json")[0])
     assert fields["price"]["epsilon"] == pytest.approx(0.581, abs=1e-3)
     assert [plan["title"] for plan in fields["plans"]][:2] == ["By s", "Été: a < $top!"]
-    assert fields["plans"][0]["stderr"][0][1] > 0 and len(fields["candidates"]) == 2
+    assert fields["plans"][0]["stderr"][0][1] > 0 and len(fields["candidates"]) == 3
     assert dump() == before
     assert "without -o" in said(capsys, *RUN, "--explain", "-o", "x.md", code=2)[1]
 
