@@ -87,8 +87,8 @@ def test_a_report_has_titles_tables_and_one_price(capsys: pytest.CaptureFixture[
     assert "3. SELECT a, COUNT(*) AS n FROM t GROUP BY a ORDER BY a LIMIT 2" in lines
     assert out.count("price") == 1 and out.count(" ± ") >= 5 and "note: rows were picked" in out
     assert lines[-1] == (
-        "factorization · 95 % intervals · price ε 0.581 for 3 statements together, 10.0 % of the grant"
-        " · ε left 1.89"
+        "factorization · 95 % intervals · price ε 0.581 for 3 statements together, "
+        "10.0 % of the grant · ε left 1.89"
     )
     said(capsys, *RUN, "--reuse")
     assert paid() == 2, "what was bought without reuse is not kept"

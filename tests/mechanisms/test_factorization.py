@@ -1,0 +1,104 @@
+"""Strategies of whole workloads: no bias, the noise that is claimed, and no more than Gaussian."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+
+from dpsql.accounting.events import Gaussian
+from dpsql.accounting.stored import Stored
+from dpsql.curator.mixed import reach
+from dpsql.mechanisms.factorization import factored, importance
+from dpsql.mechanisms.mixed import Again
+from dpsql.query.linear import Workload
+from tests.curator.brute import ADD, cells, column, workloads
+from tests.curator.test_footprint import dataset
+from tests.mechanisms.measured import CELLS, CODES, workload
+
+LAW = Gaussian(1, Fraction(1 << 42))
+COUNTS = np.arange(CELLS) * 7 % 23
+STATEMENTS = [
+    "SELECT COUNT(*), COUNT_IF(age > 2), COUNT_IF(age > 4), COUNT_IF(sex = 'f') FROM town",
+    "SELECT sex, region, COUNT(*) FROM town GROUP BY CUBE (sex, region)",
+    "SELECT sex, COUNT(*), COUNT_IF(age > 3), AVG(age) FROM town GROUP BY ROLLUP (sex)",
+    "SELECT COUNT(*) FROM town UNION ALL SELECT COUNT_IF(smoker) FROM town GROUP BY region",
+]
+
+
+def measured(plan, counts) -> list[np.ndarray]:
+    return [part.matvec(CODES, counts) for part in plan.strategy.parts]
+
+
+@settings(deadline=None, max_examples=100, derandomize=True)
+@given(workloads().filter(lambda w: w.size > 0))
+def test_without_noise_every_answer_is_right(asked: Workload) -> None:
+    assume(any(any(column(asked, cell)) for cell in cells(asked.domain)))  # else nothing is planned
+    plan = factored(asked)
+    for cell in cells(asked.domain):
+        codes = {name: np.array([code], np.int64) for name, code in cell.items()}
+        rows = np.array([1_000_003], np.int64)
+        values = [part.matvec(codes, rows) for part in plan.strategy.parts]
+        for true, said in zip(
+            asked.matvec(codes, rows), plan.answered(values, LAW).answers, strict=True
+        ):
+            assert (true == said).all()
+
+
+@pytest.mark.parametrize("sql", STATEMENTS)
+def test_noise_is_as_large_as_is_said(sql: str) -> None:
+    """2,000 draws: each variance within 20 %, a false alarm below 1e-9; their mean within 2 %."""
+    asked, rng = workload(sql), np.random.default_rng(5)
+    plan = factored(asked)
+    true = [block.astype(np.float64) for block in asked.matvec(CODES, COUNTS)]
+    bare, sigma = measured(plan, COUNTS), math.sqrt(LAW.variance)
+    squares = [np.zeros(block.shape) for block in true]
+    for _ in range(2000):
+        values = [v + np.rint(rng.normal(0, sigma, v.shape)).astype(np.int64) for v in bare]
+        for total, block, noise in zip(
+            squares, true, plan.answered(values, LAW).noises, strict=True
+        ):
+            total += (noise.centre(None) - block) ** 2
+    ratios = np.concatenate(
+        [
+            (total / 2000 / np.einsum("gii->gi", spread.covariance)).reshape(-1)
+            for total, spread in zip(squares, plan.spreads(LAW), strict=True)
+        ]
+    )
+    assert (abs(ratios - 1) < 0.2).all() and abs(ratios.mean() - 1) < 0.1
+    assert abs(ratios.mean() - 1) < 0.02 + 5 * math.sqrt(2 / 2000 / len(ratios)) * 2
+
+
+@pytest.mark.parametrize("sql", STATEMENTS)
+def test_what_is_kept_says_the_same(sql: str) -> None:
+    asked = workload(sql)
+    plan = factored(asked)
+    values = measured(plan, COUNTS)
+    first = plan.answered(values, LAW)
+    stored = plan.stored(values, LAW, first.answers)
+    assert stored is not None
+    again = Again.of(asked, Stored.from_bytes(stored.to_bytes()))
+    assert again is not None
+    for one, other in zip(first.answers, again().answers, strict=True):
+        assert (one == other).all()
+    for one, other in zip(plan.spreads(LAW), again.spreads(), strict=True):
+        np.testing.assert_allclose(one.covariance, other.covariance, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("sql", STATEMENTS)
+def test_the_error_is_what_the_strategy_that_is_measured_has(sql: str) -> None:
+    """At rho = 1/2, as weighed; at least the bound, and not above the workload itself."""
+    asked = workload(sql)
+    plan = factored(asked)
+    squared = reach(plan.strategy, dataset(ADD)).squared
+    spreads = plan.spreads(Gaussian(squared, Fraction(squared)))
+    wanted = importance(asked)
+    error = sum(
+        float((np.einsum("gii->gi", spread.covariance) * weights).sum())
+        for spread, weights in zip(spreads, wanted, strict=True)
+    )
+    assert math.sqrt(error) == pytest.approx(plan.rmse, rel=5e-3)
+    assert plan.lower <= plan.rmse * (1 + 1e-9)
