@@ -9,8 +9,6 @@ a hundredth of the grant.
 from __future__ import annotations
 
 import math
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -22,15 +20,18 @@ import numpy as np
 from dpsql.accounting.convert import epsilon_of, rho_of
 from dpsql.accounting.events import PICO, Event, Gaussian
 from dpsql.accounting.ledger import Grant
+from dpsql.accounting.stored import Stored
 from dpsql.curator.noise import LARGEST_SCALE, LARGEST_VARIANCE
 from dpsql.curator.quote import GaussianNoise, LaplaceNoise, moved, quote
 from dpsql.curator.quote import Noise as Drawn
 from dpsql.curator.sensitivity import Sensitivity
 from dpsql.errors import UsageError
 from dpsql.mechanisms import gaussian, laplace
+from dpsql.mechanisms.finest import largest
 from dpsql.mechanisms.found import Found
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.noises import Alike, Noise
+from dpsql.mechanisms.plans import factorized
 from dpsql.query.canon import families
 from dpsql.query.linear import Workload
 from dpsql.query.strategy import Strategy
@@ -46,12 +47,7 @@ _STEPS = 1 << 12  # of a grid of noises, in a factor of 2
 CLOSE = 1e-6  # of a variance: what rounding may add to it
 _WORTH = 0.01  # less error than that is not worth a strategy
 QUERIES, MOST = 48, 1 << 23  # of a statement, and cells times their square: soon planned
-_LEAST = Fraction(1, 1 << 40)  # of a variance or a scale: no noise is drawn that is not 0
 BACKENDS = ("auto", "gaussian", "laplace", "factorization")
-
-_KEPT = 64  # plans that are remembered
-_PLANNING = threading.Lock()
-_PLANS: OrderedDict[object, Factored | None] = OrderedDict()  # by the queries, however written
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +114,12 @@ class Choice:
         """What is measured to answer the workload."""
         return workload if self.plan is None else self.plan.strategy
 
+    def unmeasured(self) -> Stored | None:
+        """What a ledger would keep of a strategy whose values are all 0; None without one."""
+        if self.plan is None or not isinstance(self.event, Gaussian):
+            return None
+        return self.plan.unmeasured(self.event)
+
     def noises(self, workload: Workload) -> tuple[Noise, ...]:
         """The noise of each SELECT's answers."""
         if self.plan is None or not isinstance(self.event, Gaussian):
@@ -144,37 +146,6 @@ def choose(workload: Workload, dataset: Dataset, asked: Asked, terms: Terms) -> 
         return min(alone, mixed, key=lambda choice: choice.event.rho)
     better = error(workload, mixed.noises(workload)) < (1.0 - _WORTH) * rmse(workload, alone.event)
     return mixed if better else alone
-
-
-def factorized(workload: Workload, dataset: Dataset) -> Factored | None:
-    """The strategy for a workload; None where its own queries are the best, or nearly.
-
-    Those are when no row is counted in two of them.
-    """
-    heaviest = max((w.largest for b in workload.blocks for w in b.weights), default=0)
-    if workload.size < 2:
-        return None
-    if moved(workload, dataset).squared <= (heaviest * dataset.unit.max_rows) ** 2:
-        return None
-    listed = families(workload)
-    if any(family is None for block in listed for family in block):
-        return None  # of too many cells
-    asked = tuple(tuple((f.key, f.factor) for f in block if f is not None) for block in listed)
-    with _PLANNING:
-        if asked not in _PLANS:
-            _PLANS[asked] = _factored(workload)
-            if len(_PLANS) > _KEPT:
-                _PLANS.popitem(last=False)
-        return _PLANS[asked]
-
-
-def _factored(workload: Workload) -> Factored | None:
-    from dpsql.mechanisms.factorization import factored
-
-    try:
-        return factored(workload)
-    except ValueError:  # weights too large to be mixed
-        return None
 
 
 def as_good(found: Found, choice: Choice) -> bool:
@@ -330,44 +301,6 @@ def _accurate(
     width = width_of(Fraction(64))
     guess = 64 * (Fraction(accuracy) / Fraction(width)) ** power if width else Fraction(1)
     return made(largest(fits, guess, Fraction(most), _STEPS))
-
-
-def largest(
-    fits: Callable[[Fraction], bool], guess: Fraction, most: Fraction, steps: int
-) -> Fraction:
-    """The largest size on a fixed grid, `steps` to a factor of 2, that `fits`, as all smaller do.
-
-    It is looked for near `guess`. On one grid for all, a wider interval never costs more. Raises
-    UsageError where none fits.
-    """
-    bottom, top = math.ceil(math.log2(_LEAST) * steps), math.floor(math.log2(most) * steps)
-
-    def size(index: int) -> Fraction:
-        return _short(Fraction(2.0 ** (index / steps)))
-
-    low = min(max(math.floor(math.log2(guess) * steps), bottom), top) if guess else bottom
-    step = 1
-    if fits(size(low)):
-        while low < top and fits(size(min(low + step, top))):
-            low, step = min(low + step, top), 2 * step
-        high = min(low + step, top + 1)
-    else:
-        high = low
-        while high > bottom and not fits(size(max(high - step, bottom))):
-            high, step = max(high - step, bottom), 2 * step
-        if high == bottom:
-            raise UsageError("this accuracy is finer than any noise that is drawn: ask for more")
-        low = max(high - step, bottom)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(size(middle)) else (low, middle)
-    return size(low)
-
-
-def _short(size: Fraction) -> Fraction:
-    """A short binary fraction at or just below `size`."""
-    grid = 1 << (20 if size >= 1 else 48)
-    return Fraction(size.numerator * grid // size.denominator, grid)
 
 
 def _laplace(found: Sensitivity, asked: Asked, terms: Terms) -> Drawn:

@@ -20,7 +20,7 @@ from dpsql.errors import UsageError
 from dpsql.mechanisms.law import stddev
 from dpsql.planner import Asked, Terms, candidates, choose, cost, pico, rmse
 from dpsql.query.linear import Block, Grouping, Table, Term, Weight, Workload
-from dpsql.query.predicate import ALWAYS
+from dpsql.query.predicate import ALWAYS, FALSE, TRUE, Leaf
 from dpsql.schema import Column, Dataset, Kind, Neighbours, Source, Unit
 
 AGE = Column("age", Kind.INTEGER, minimum=0, maximum=99)
@@ -278,3 +278,25 @@ def test_errors_are_in_units_of_the_largest_weight():
         (Block(ALWAYS, (ages,), (BY_AGE,)), Block(ALWAYS, (COUNT,), (TOTAL,))),
     )
     assert rmse(both, event) == pytest.approx(math.sqrt((100 * 1 + 99**2) / 101))
+
+
+def test_a_plan_is_never_lent_to_a_workload_over_other_columns():
+    """The same questions, told by tables with a column that does not matter: of another size."""
+
+    def asked(size: int) -> Workload:
+        domain = Domain(("age", "foo"), (100, size))
+        codes = domain.grid()
+
+        def above(least: int) -> Weight:
+            table = np.where(codes["age"] >= least, TRUE, FALSE).astype(np.uint8)
+            return Weight((Term(Leaf(domain, table)),))
+
+        return Workload(domain, (Block(ALWAYS, (COUNT, above(30), above(60)), (TOTAL,)),))
+
+    for size in (2, 7):
+        found = plan(Asked(rho=0.01, backend="factorization"), of=(workload_ := asked(size)))
+        assert found.plan is not None and found.plan.workload is workload_
+        for part in found.plan.strategy.parts:
+            assert part.workload.domain.size("foo") == size
+            last = {"age": np.array([99]), "foo": np.array([size - 1])}
+            assert part.matvec(last, np.array([1])).tolist() == [part.matrix.sum(axis=1).tolist()]

@@ -21,12 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.book import Name
-from dpsql.accounting.events import Event, Gaussian, Laplace
+from dpsql.accounting.events import Event, Gaussian
 from dpsql.accounting.stored import Stored
 from dpsql.mechanisms.found import Answered, Found, Repeated
 from dpsql.mechanisms.kept import Columns, Kept
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.noises import Joint
+from dpsql.mechanisms.precision import stddev_of, variance_of
 from dpsql.query.canon import Family, families
 from dpsql.query.linear import Block, Weight, Workload
 
@@ -127,15 +128,23 @@ class Archive:
                 return None
             return self._found(workload, seq if before is None else None)
 
-    def planned(self, workload: Workload, law: Event, before: Found | None) -> Found | None:
-        """What will be said of a workload once it is measured with this noise as well."""
-        then = self.measured(workload, law)
+    def planned(
+        self, workload: Workload, law: Event, before: Found | None, stored: Stored | None = None
+    ) -> Found | None:
+        """What will be said of a workload once it is measured with this noise as well.
+
+        Through a strategy that would be kept as `stored`.
+        """
+        then = self.measured(workload, law, stored)
         return None if then is None else then.after(workload, max(then._kept.columns), before)
 
-    def measured(self, workload: Workload, law: Event) -> Archive | None:
+    def measured(
+        self, workload: Workload, law: Event, stored: Stored | None = None
+    ) -> Archive | None:
         """The archive as it will be once a workload is measured with this noise as well."""
-        zeros = [np.zeros((b.groups, len(b.weights)), np.int64) for b in workload.blocks]
-        stored = Stored.of(workload, law, zeros)
+        if stored is None:
+            zeros = [np.zeros((b.groups, len(b.weights)), np.int64) for b in workload.blocks]
+            stored = Stored.of(workload, law, zeros)
         if stored is None:
             return None
         with self._lock:
@@ -149,7 +158,7 @@ class Archive:
         fitted = self._fitted(workload, seqs, alone)
         if repeat is None or fitted is None:
             return repeat or fitted
-        if repeat.law is None:  # of a strategy, whose answers agree only when they are fitted
+        if repeat.law is None and not _few(workload):  # answers to many agree when they are fitted
             return fitted if fitted.worst <= repeat.worst * (1.0 + 1e-6) else repeat
         # a repeat is preferred where fitting adds nothing: its intervals are exact
         return fitted if fitted.better(repeat.worst) else repeat
@@ -291,7 +300,7 @@ class Archive:
             not covers,
             -len(columns & asked),
             len(columns - asked),
-            _stddev(stored),
+            stddev_of(stored),
             -seq,
         )
 
@@ -304,7 +313,7 @@ class Archive:
             for seq in chosen:
                 stored = self._kept.read(seq)
                 assert stored is not None
-                variance = _variance(stored.law)
+                variance = variance_of(stored.law)
                 mixes += [(mix, len(measured) + mix.first, variance) for mix in stored.mixes]
                 measured += [(family, variance) for family in stored.families]
             self._models[chosen] = Model.of(measured, mixes)
@@ -379,21 +388,3 @@ class _Fitted:
             tuple(Joint(fitted) for fitted in found),
             len(self.chosen),
         )
-
-
-def _stddev(stored: Stored) -> float:
-    """That of an answer, about."""
-    found = stddev(stored.law)
-    if not stored.mixes:
-        return found
-    from dpsql.mechanisms.mixed import covariance
-
-    return found * min(math.sqrt(float(np.mean(np.diag(covariance(m))))) for m in stored.mixes)
-
-
-def _variance(law: Event) -> Fraction:
-    match law:
-        case Gaussian(variance=variance):
-            return variance
-        case Laplace():
-            raise AssertionError("Laplace releases are not fitted")

@@ -49,7 +49,7 @@ def clusters(workload: Workload) -> list[Cluster]:
 
 def _listed(workload: Workload, places: Sequence[int]) -> list[Cluster]:
     """Some blocks as one cluster, or by halves until each can be listed."""
-    some = _some(workload, places)
+    some = part_of(workload, places)
     columns = distinct(some, min(COLUMNS, WORK // some.size**2))
     if columns is not None:
         return [Cluster(tuple(places), some, columns, True)]
@@ -61,7 +61,7 @@ def _listed(workload: Workload, places: Sequence[int]) -> list[Cluster]:
 
 def _alone(workload: Workload, at: int) -> Cluster:
     """A block by itself, mixed group by group."""
-    some = _some(workload, [at])
+    some = part_of(workload, [at])
     (block,) = some.blocks
     group = Block(block.where, block.weights, (Grouping((), np.zeros(1, np.int64)),))
     columns = distinct(Workload(some.domain, (group,)), COLUMNS)
@@ -70,7 +70,7 @@ def _alone(workload: Workload, at: int) -> Cluster:
     return Cluster((at,), some, columns, False)
 
 
-def _some(workload: Workload, places: Sequence[int]) -> Workload:
+def part_of(workload: Workload, places: Sequence[int]) -> Workload:
     """Some blocks, over the columns that they mention."""
     blocks = tuple(workload.blocks[at] for at in places)
     names = {name for domain, _ in tables(blocks) for name in domain.names}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.stored import Stored
-from dpsql.mechanisms.clusters import Cluster, clusters
+from dpsql.mechanisms.clusters import Cluster, clusters, part_of
 from dpsql.mechanisms.found import Answered
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.noises import Joint, Noise
@@ -90,6 +90,17 @@ class Factored:
     rmse: float
     lower: float
 
+    def made_for(self, workload: Workload) -> Factored:
+        """The same for another workload of the same queries in the same order."""
+        solved = tuple(
+            Solved(
+                Mixed(part_of(workload, each.places), each.part.matrix), each.places, each.inverse
+            )
+            for each in self.solved
+        )
+        strategy = Strategy(tuple(each.part for each in solved))
+        return Factored(workload, strategy, tuple(solved), self.rmse, self.lower)
+
     def spreads(self, law: Gaussian) -> tuple[Spread, ...]:
         """What will be known of each SELECT's answers, before anything is measured."""
         variance = float(law.variance)
@@ -108,6 +119,14 @@ class Factored:
         measured = [(each.part, noisy) for each, noisy in zip(self.solved, values, strict=True)]
         answers = [[shown[place] for place in each.places] for each in self.solved]
         return Stored.mixed(measured, law, answers)
+
+    def unmeasured(self, law: Gaussian) -> Stored | None:
+        """What a ledger would keep if all values were 0."""
+        values = [
+            np.zeros((part.size // len(part.matrix), len(part.matrix)), np.int64)
+            for part in self.strategy.parts
+        ]
+        return self.stored(values, law, self.answered(values, law).answers)
 
     def noises(self, law: Gaussian) -> tuple[Noise, ...]:
         """The noise of each SELECT's answers, whatever they are."""

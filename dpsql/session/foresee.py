@@ -49,8 +49,8 @@ def foreseen(
         candidate = Candidate(REUSE, price, error(workload, known), cost)
         return Head(REUSE, price, cost, left, (READ,)), known, (candidate, *listed)
     then = None
-    if archive is not None and not plan.raw and rest.plan is None:
-        then = archive.planned(workload, rest.event, found)
+    if archive is not None and not plan.raw:
+        then = archive.planned(workload, rest.event, found, rest.unmeasured())
     others: tuple[int, ...] = ()
     noises = rest.noises(workload)
     if then is not None and then.worst < math.inf:

@@ -12,9 +12,10 @@ from dpsql.curator.noise import LARGEST_VARIANCE
 from dpsql.curator.quote import GaussianNoise
 from dpsql.errors import UsageError
 from dpsql.mechanisms.archive import Archive
+from dpsql.mechanisms.finest import largest
 from dpsql.mechanisms.found import Found
 from dpsql.mechanisms.gaussian import short
-from dpsql.planner import Asked, Choice, Terms, as_good, choose, chosen, largest, missing
+from dpsql.planner import Asked, Choice, Terms, as_good, choose, chosen, missing
 from dpsql.query.compile import Compiled
 from dpsql.query.estimators import Count
 from dpsql.schema import Dataset
