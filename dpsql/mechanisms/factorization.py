@@ -32,7 +32,7 @@ from dpsql.query.strategy import Mixed, Strategy
 
 Floats = NDArray[np.float64]
 
-GRID = 1 << 20  # whole numbers for a strategy's 1
+GRIDS = (1 << 20, 1 << 16, 1 << 12)  # whole numbers for a strategy's 1; fewer for large weights
 AWAY = 1 << 12  # times the largest weight in directions where nothing is
 GAP, WIDE = 5e-3, 2e-2  # that the error may be above the least, relative: of few columns, of many
 MANY = 1 << 14  # columns
@@ -164,7 +164,8 @@ def factored(workload: Workload) -> Factored:
         mine = np.concatenate([wanted[at].reshape(-1) for at in cluster.places])
         drafts.append(_draft(cluster, mine))
     total = sum(math.sqrt(draft.error) for draft in drafts)
-    solved = tuple(draft.solved(math.sqrt(math.sqrt(draft.error) / total)) for draft in drafts)
+    scales = [math.sqrt(math.sqrt(draft.error) / total) for draft in drafts]
+    solved = _solved(drafts, scales)
     return Factored(
         workload,
         Strategy(tuple(each.part for each in solved)),
@@ -187,11 +188,22 @@ class _Draft:
     lower: float
 
     def solved(self, scale: float) -> Solved:
-        """The part on the grid, at so much of the scale of all."""
-        root = _square(self.root) * (scale * GRID)
+        """The part in whole numbers, at this scale. Raises ValueError where they are too large."""
+        root = _square(self.root) * scale
         matrix = np.rint(root).astype(np.int64)
         inverse = np.linalg.inv(matrix.astype(np.float64))
         return Solved(Mixed(self.cluster.workload, matrix), self.cluster.places, inverse)
+
+
+def _solved(drafts: Sequence[_Draft], scales: Sequence[float]) -> tuple[Solved, ...]:
+    """All parts on the finest grid that holds them. Raises ValueError where none does."""
+    for grid in GRIDS:
+        try:
+            return tuple(d.solved(s * grid) for d, s in zip(drafts, scales, strict=True))
+        except ValueError:
+            if grid == GRIDS[-1]:
+                raise
+    raise AssertionError("there is a grid")
 
 
 def _square(root: Floats) -> Floats:

@@ -6,6 +6,7 @@ answer as well as that are left out, and the rest is measured with the same nois
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING
 
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.purse import Balance
+from dpsql.curator.quote import GaussianNoise
 from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.found import Found
+from dpsql.mechanisms.gaussian import short
 from dpsql.mechanisms.noises import Alike, Noise
-from dpsql.planner import CLOSE, SCRIPT_SHARE, Asked, Terms
+from dpsql.planner import CLOSE, SCRIPT_SHARE, Asked, Terms, chosen
 from dpsql.query.compile import Compiled
 from dpsql.query.linear import Workload
 from dpsql.schema import Dataset
@@ -105,10 +108,28 @@ def planned(ready: Ready, dataset: Dataset, terms: Terms, archive: Archive | Non
                 found[at] = _said(archive, workloads[at], will_do[at], exact=halves is not None)
     missing = [at for at, said in enumerate(found) if said is None]
     rest = of_some(whole, missing, dataset, terms) if missing else None
+    if rest is not None and halves is None:
+        rest = _as_fine(rest, [targets[at] for at in missing], dataset, terms)
     if rest is not None and rest.choice.event.rho > whole.choice.event.rho:
         # the sensitivity of a part may be bounded more coarsely than that of the whole
         rest, found, missing = whole, [None] * len(queries), list(range(len(queries)))
     return Planned(statements, asked, whole, found, missing, rest, will_do)
+
+
+def _as_fine(rest: Joint, targets: Sequence[float], dataset: Dataset, terms: Terms) -> Joint:
+    """The measurement with as little noise as lets every statement reach its target.
+
+    Else what has just been bought would be too coarse when the script is run again.
+    """
+    noises = zip(rest.noises(), targets, strict=True)
+    over = max((each.worst / target for own, target in noises if target for each in own), default=0)
+    noise = rest.choice.noise
+    if not (over > 1.0 and isinstance(noise, GaussianNoise)):
+        return rest
+    finer = short(noise.variance / Fraction(over))
+    choice = rest.choice
+    made = chosen(choice.backend, finer, rest.workload, dataset, terms, choice.plan)
+    return dataclasses.replace(rest, choice=made)
 
 
 def _said(

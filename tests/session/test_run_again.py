@@ -92,3 +92,31 @@ def test_another_process_finds_what_was_kept(path: Path, tmp_path: Path) -> None
     with Ledger.open(place) as ledger:
         [charge] = charges(ledger)
         assert charge.statement.startswith("r.sql: SELECT sex")
+
+
+GROWN = [
+    "SELECT COUNT_IF(smoker) AS a, COUNT(*) AS b FROM town;",
+    "SELECT sex, COUNT(*) AS n, COUNT_IF(age > 5) AS old FROM town GROUP BY ROLLUP (sex);",
+    "-- weight: 9\nSELECT region, COUNT(*) AS n, AVG(age) AS a FROM town GROUP BY ROLLUP (region);",
+]
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_a_script_that_grew_is_free_when_it_is_run_again(again: Session, first: int) -> None:
+    """What is bought for the rest is as fine as what will be asked of it."""
+    again.run(GROWN[first], rho=0.002)
+    grown = "".join([GROWN[first], *(text for at, text in enumerate(GROWN) if at != first)])
+    again.run(grown, rho=0.002)
+    before = again.budget().spent.rho
+    for release in again.run(grown, rho=0.002):
+        assert release.backend == "reuse" and release.charged is not None
+        assert release.charged.rho == 0
+    assert again.budget().spent.rho == before
+
+
+def test_one_wide_sum_does_not_take_the_strategy_from_the_rest(again: Session) -> None:
+    counts = ";".join(f"SELECT COUNT(*) AS n FROM town WHERE age < {n}" for n in range(1, 10))
+    wide = "; SELECT SUM(age * 100000) AS s FROM town"
+    alone = again.explain_script(counts, rho=0.01, backend="auto")
+    plan = again.explain_script(counts + wide, rho=0.01, backend="auto")
+    assert alone.backend == plan.backend == "factorization"
