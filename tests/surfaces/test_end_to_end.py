@@ -250,7 +250,7 @@ def test_an_interrupt_at_any_moment_tells_the_truth(town: Path) -> None:
     for _ in range(8):
         before = spent()
         with subprocess.Popen(
-            [sys.executable, "-c", code, "query", "people.duckdb", GROUPED],
+            [sys.executable, "-c", code, "query", "people.duckdb", GROUPED, "--no-reuse"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as child:
