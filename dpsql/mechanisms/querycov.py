@@ -14,8 +14,8 @@ that is tried first. S is scaled by the bound over *every* column that the unive
 Weights w on queries scale the rows of W by w^1/2. For the least largest variance the weights are
 the dual's, and multiplied by a power of the variances as in `largest.py`.
 
-What is released is an integer strategy whose sensitivity is computed anew (`quantise.py`): nothing
-private rests on this file.
+What is released is an integer strategy whose sensitivity is computed anew (`curator/mixed.py`):
+nothing private rests on this file.
 """
 
 from __future__ import annotations

@@ -51,9 +51,7 @@ class Joint:
         law, plan = self.choice.event, self.choice.plan
         if plan is None:
             return [(Alike(law),) * len(workload.blocks) for workload in self.asked]
-        nothing = [np.zeros((p.size // len(p.matrix), len(p.matrix)), np.int64)
-                   for p in plan.strategy.parts]  # fmt: skip
-        return [answered.noises for answered in self.answers(nothing)]
+        return [answered.noises for answered in self._again(self.choice.unmeasured())]
 
     def stored(self, measured: Sequence[NDArray[Any]]) -> Stored | None:
         """What a ledger keeps of what was measured, None for what it cannot."""
@@ -68,10 +66,7 @@ class Joint:
     def answers(self, measured: Sequence[NDArray[Any]]) -> list[Answered]:
         """The answers of each workload, of what was measured."""
         if self.choice.plan is not None:
-            stored = self.stored(measured)
-            assert stored is not None  # no strategy is planned for what cannot be kept
-            found = [Again.of(workload, stored) for workload in self.asked]
-            return [again() for again in found if again is not None]
+            return self._again(self.stored(measured))
         return [
             Answered(
                 tuple(
@@ -83,6 +78,12 @@ class Joint:
             )
             for workload, places, noises in zip(self.asked, self.places, self.noises(), strict=True)
         ]
+
+    def _again(self, stored: Stored | None) -> list[Answered]:
+        """The answers of each workload, of a strategy's values."""
+        assert stored is not None  # no strategy is planned for what cannot be kept
+        found = [Again.of(workload, stored) for workload in self.asked]
+        return [again() for again in found if again is not None]
 
 
 def joint(workloads: Sequence[Workload], dataset: Dataset, asked: Asked, terms: Terms) -> Joint:

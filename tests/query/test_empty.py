@@ -77,7 +77,7 @@ def test_every_empty_database_is_locked() -> None:
             "SET threads = 2",
             "SET enable_external_access = true",
             "FROM read_csv('/etc/passwd')",
-            "ATTACH '/tmp/x.duckdb'",
+            "ATTACH 'other.duckdb'",
             "INSTALL spatial",
         ):
             with pytest.raises(EmptyError):

@@ -368,3 +368,25 @@ def test_groups_in_another_order_are_not_mistaken_for_each_other(session, reuse)
     assert len(wanted) == len(other.rows)
     for row in other.rows:
         assert all(abs(a - b) <= 2 for a, b in zip(row[1:], wanted[row[0]], strict=True))
+
+
+@pytest.mark.parametrize("rho", [0.01, 0.1])
+def test_explain_foretells_what_a_strategy_is_combined_with(session, rho):
+    """Backend, error, price and charge of a statement that shares queries with earlier releases."""
+    ask(session, "SELECT sex, COUNT(*) AS n FROM town GROUP BY sex", rho=0.05)
+    counts = "COUNT(*) AS n, COUNT_IF(sex = 'male') AS m, COUNT_IF(age > 5) AS old"
+    sql = f"SELECT {counts}, COUNT_IF(age > 7) AS older FROM town"
+    plan = session.explain(sql, rho=rho, reuse=True)
+    found = ask(session, sql, rho=rho)
+    assert plan.backend == found.backend == "factorization + reuse"
+    assert (plan.price, plan.charged) == (found.price, found.charged)
+    assert plan.stderr[0] == pytest.approx(found.stderr[0], rel=1e-3)
+
+
+@pytest.mark.parametrize("turn", range(6))
+def test_two_counts_say_the_same_when_they_are_asked_again(session, turn):
+    """Beside a linked release, whose table of whole numbers would round elsewhere."""
+    ask(session, "SELECT region, COUNT(*) AS n FROM town GROUP BY region", rho=0.001)
+    sql = f"SELECT COUNT_IF(smoker) AS a, COUNT(*) AS b FROM town WHERE age > {turn}"
+    first, second = ask(session, sql, rho=0.05), ask(session, sql, rho=0.05)
+    assert second.rows == first.rows and second.charged.rho == 0
