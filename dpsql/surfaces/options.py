@@ -80,6 +80,14 @@ user_option = click.option(
 )
 
 
+format_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json", "markdown", "parquet"]),
+    help="[default: by the suffix of -o; without -o table]",
+)
+
+
 def purse_options(command: F) -> F:
     """-s, -u and --ledger."""
     return schema_option(user_option(ledger_option(command)))

@@ -12,6 +12,7 @@ from dpsql.errors import UsageError
 from dpsql.surfaces.options import (
     chosen,
     database,
+    format_option,
     opened,
     purse_options,
     setting_options,
@@ -36,12 +37,7 @@ _KEPT = (".duckdb", ".wal", ".ledger", "-wal", "-shm", ".key", ".toml")
 )
 @purse_options
 @setting_options
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "csv", "json", "markdown", "parquet"]),
-    help="[default: by the suffix of -o; without -o table]",
-)
+@format_option
 @click.option(
     "-o",
     "--output",

@@ -17,6 +17,7 @@ from dpsql.surfaces.options import (
     chosen,
     database,
     decoded,
+    format_option,
     opened,
     purse_options,
     setting_options,
@@ -52,12 +53,7 @@ _TABLES = ("csv", "parquet")
     "('1' in quotes is text); may repeat.",
 )
 @click.option("--explain", is_flag=True, help="Show what the script would do and cost. Free.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "csv", "json", "markdown", "parquet"]),
-    help="[default: by the suffix of -o; without -o table]",
-)
+@format_option
 @click.option(
     "-o",
     "--output",
