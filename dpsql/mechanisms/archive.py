@@ -99,9 +99,8 @@ class Archive:
                 asked = _columns(workload)
                 linked = self._kept.linked(asked)
                 order = sorted(linked, key=lambda seq: self._rank(seq, asked))[:SINGLES]
-            same = self._measured(workload)
-            found = [self._repeat(workload, (seq,)) for seq in same]
-            found += [self._said(workload, (seq,)) for seq in order if seq not in same]
+            each = dict.fromkeys([*self._measured(workload), *order])
+            found = [self._found(workload, seq) for seq in each]
             return [
                 said for said in found
                 if said is not None and said.worst < math.inf and enough(said)
@@ -138,6 +137,12 @@ class Archive:
         then = self.measured(workload, law, stored)
         return None if then is None else then.after(workload, max(then._kept.columns), before)
 
+    def once_read(
+        self, workload: Workload, seq: int, stored: Stored, before: Found | None
+    ) -> Found | None:
+        """What will be said of a workload once charge `seq`, of another user, is read as well."""
+        return self._with(seq, stored).after(workload, seq, before)
+
     def measured(
         self, workload: Workload, law: Event, stored: Stored | None = None
     ) -> Archive | None:
@@ -147,13 +152,17 @@ class Archive:
             stored = Stored.of(workload, law, zeros)
         if stored is None:
             return None
+        return self._with(max(self._kept.columns, default=0) + 1, stored)
+
+    def _with(self, seq: int, stored: Stored) -> Archive:
         with self._lock:
             then = Archive(self._kept.copy())
-        then._kept.add(max(then._kept.columns, default=0) + 1, stored)
+        then._kept.add(seq, stored)
         return then
 
     def _found(self, workload: Workload, alone: int | None) -> Found | None:
-        seqs = self._measured(workload)
+        """What all releases say, or one `alone`."""
+        seqs = [seq for seq in self._measured(workload) if alone in (None, seq)]
         repeat = self._repeat(workload, seqs)
         fitted = self._fitted(workload, seqs, alone)
         if repeat is None or fitted is None:

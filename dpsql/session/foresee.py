@@ -14,7 +14,7 @@ from dpsql.release import Budget, Candidate, Cost
 from dpsql.session import tell
 from dpsql.session.build import Head
 from dpsql.session.earlier import REUSE, label, quoted
-from dpsql.session.others import READ, Reading
+from dpsql.session.others import Reading
 from dpsql.session.wanted import Wanted
 
 Foreseen = tuple[Head, tuple[Noise, ...], tuple[Candidate, ...]]
@@ -47,7 +47,7 @@ def foreseen(
         known = read.found.noises(workload)
         price, cost = (tell.price(p, terms) for p in (read.rise.price, read.rise.charged))
         candidate = Candidate(REUSE, price, error(workload, known), cost)
-        return Head(REUSE, price, cost, left, (READ,)), known, (candidate, *listed)
+        return Head(REUSE, price, cost, left, read.notes), known, (candidate, *listed)
     then = None
     if archive is not None and not plan.raw:
         then = archive.planned(workload, rest.event, found, rest.unmeasured())

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dpsql.accounting.filter import holds
 from dpsql.accounting.ledger import Ledger, Receipt, Rise
 from dpsql.accounting.purse import Balance
+from dpsql.accounting.stored import Stored
 from dpsql.curator.curator import rise
 from dpsql.errors import LedgerError
 from dpsql.mechanisms.archive import Archive
@@ -18,7 +19,7 @@ from dpsql.schema import Dataset
 from dpsql.session import tell
 from dpsql.session.build import Paid
 from dpsql.session.charge import Charge
-from dpsql.session.earlier import NOT_KEPT, REUSE, Earlier
+from dpsql.session.earlier import NOT_KEPT, REUSE, Earlier, words
 from dpsql.session.wanted import Wanted
 
 READ = (
@@ -29,16 +30,27 @@ READ = (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A release of another user that answers a statement, and what reading it takes."""
+    """A release of another user that answers a statement, and what reading it takes.
 
-    others: Archive
+    `seq` is the charge that paid for it, `found` what is said with it: by it alone, or combined
+    with one's own releases, as it will be when the same is asked again.
+    """
+
+    seq: int
+    stored: Stored
     found: Found
     rise: Rise
 
     @property
-    def seq(self) -> int:
-        """The charge that paid for the release."""
-        return self.found.used[0]
+    def notes(self) -> tuple[str, ...]:
+        """What there is to say of it."""
+        own = self.rests
+        return (READ, f"combined with {words(len(own))}") if own else (READ,)
+
+    @property
+    def rests(self) -> tuple[int, ...]:
+        """One's own releases that it is combined with."""
+        return tuple(seq for seq in self.found.used if seq != self.seq)
 
 
 def reading(
@@ -64,7 +76,11 @@ def reading(
         if archive.holds(found.used[0]):
             continue
         try:
-            read = Reading(others, found, ledger.reads.rise(user, dataset.name, found.used[0]))
+            seq = found.used[0]
+            stored = others.stored(seq)
+            assert stored is not None
+            rested = dataclasses.replace(stored, rests=())
+            read = Reading(seq, rested, found, ledger.reads.rise(user, dataset.name, seq))
         except LedgerError:
             continue  # what it cost is not known any more
         if pure and read.rise.price.epsilon is None:
@@ -76,7 +92,8 @@ def reading(
     asked, noise = plan.rest.measured(compiled.workload), plan.rest.noise
     fresh = rise(ledger, user, dataset, archive.name[2], asked, noise)
     if _cost(best.rise, pure) <= _cost(fresh, pure) or (_held(best.rise) and not _held(fresh)):
-        return best
+        then = archive.once_read(compiled.workload, best.seq, best.stored, plan.found)
+        return dataclasses.replace(best, found=then) if then and plan.enough(then) else best
     return None
 
 
@@ -90,12 +107,10 @@ def taken(
         user, dataset, read.seq, statement=text, grant=grant, token=charge.token
     )
     charge.take(receipt)
-    answered, notes = read.found.answered(), [READ]
-    stored = read.others.stored(read.seq)
-    assert stored is not None
-    archive.add(read.seq, dataclasses.replace(stored, rests=()))  # under its own number: only once
+    answered, notes = read.found.answered(), list(read.notes)
+    archive.add(read.seq, read.stored)  # under its own number: only once
     try:
-        archive.keep(read.seq, ())
+        archive.keep(read.seq, read.rests)
     except LedgerError:
         notes.append(NOT_KEPT)
     price, charged = (tell.price(p, terms) for p in (read.rise.price, receipt.charged))

@@ -13,6 +13,7 @@ from dpsql.accounting.verify import verify
 from dpsql.curator.curator import Curator
 from dpsql.errors import BudgetExceeded, NoGrant
 from dpsql.session import Session
+from dpsql.session.others import READ
 
 Row = tuple[object, ...]
 SQL = "SELECT sex, COUNT(*) AS n FROM town GROUP BY sex"
@@ -50,6 +51,38 @@ def test_the_same_question_is_read_at_the_price_of_what_is_learnt(
         again = bob.answer(sql, rho=0.004)
         assert again.charged.rho == 0 and again.rows == first.rows
     assert bob.last_charge is None
+
+
+@pytest.mark.parametrize("own", [None, "SELECT age, sex, COUNT(*) FROM town GROUP BY age, sex"])
+@pytest.mark.parametrize("backend", ["gaussian", "factorization"])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT sex, COUNT(*) AS n, COUNT_IF(age < 4) AS k FROM town GROUP BY ROLLUP(sex)",
+        "SELECT sex, COUNT(*) AS n FROM town GROUP BY sex",
+        "SELECT COUNT(*) AS n FROM town",
+    ],
+)
+def test_what_was_read_is_said_again_in_the_same_words(
+    sql: str, backend: str, own: str | None, path: Path, ledger: Ledger
+) -> None:
+    """Whether it stands alone or is combined with what the reader bought before."""
+    with opened(path, ledger, "alice") as alice, opened(path, ledger, "bob") as bob:
+        if own:
+            bob.answer(own, rho=0.002)
+        alice.answer(sql, rho=0.01, backend=backend)
+        ledger.cap(dataset="town", epsilon=epsilon_of(cap(ledger), 1e-6))  # nobody can buy
+        asked = {"rho": 0.009, "backend": backend}
+        plan, found = bob.explain(sql, **asked), bob.answer(sql, **asked)
+        assert READ in found.notes and len(found.notes) == (2 if own else 1)
+        assert found.notes == plan.notes and found.charged == plan.charged
+        assert found.stderr == plan.stderr
+        again = bob.answer(sql, **asked)
+        assert again.charged.rho == 0 and again.rows == found.rows
+        assert (again.stderr, again.low, again.high) == (found.stderr, found.low, found.high)
+    with opened(path, ledger, "bob") as bob:  # and in another process, of what the ledger kept
+        again = bob.answer(sql, **asked)
+        assert again.charged.rho == 0 and again.rows == found.rows
 
 
 def test_a_part_of_a_large_release_is_bought_afresh_where_that_is_cheaper(
