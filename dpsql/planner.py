@@ -29,7 +29,7 @@ from dpsql.errors import UsageError
 from dpsql.mechanisms import gaussian, laplace
 from dpsql.mechanisms.finest import largest
 from dpsql.mechanisms.found import Found
-from dpsql.mechanisms.law import stddev
+from dpsql.mechanisms.law import nominal, stddev
 from dpsql.mechanisms.noises import Alike, Noise
 from dpsql.mechanisms.plans import factorized
 from dpsql.query.canon import families
@@ -156,11 +156,7 @@ def as_good(found: Found, choice: Choice) -> bool:
 def _target(choice: Choice) -> float:
     if choice.plan is not None and isinstance(choice.event, Gaussian):
         return max(spread.worst() for spread in choice.plan.spreads(choice.event))
-    match choice.noise:
-        case GaussianNoise(variance=variance):
-            return float(variance)
-        case LaplaceNoise():
-            return stddev(choice.event) ** 2
+    return nominal(choice.event)
 
 
 def missing(

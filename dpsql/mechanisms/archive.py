@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.book import Name
-from dpsql.accounting.events import Event, Gaussian
+from dpsql.accounting.events import Event
 from dpsql.accounting.stored import Stored
 from dpsql.mechanisms.found import Answered, Found, Repeated
 from dpsql.mechanisms.kept import Columns, Kept
-from dpsql.mechanisms.law import stddev
+from dpsql.mechanisms.law import nominal
 from dpsql.mechanisms.noises import Joint
 from dpsql.mechanisms.precision import stddev_of, variance_of
 from dpsql.query.canon import Family, families
@@ -119,11 +119,11 @@ class Archive:
     def after(self, workload: Workload, seq: int, before: Found | None) -> Found | None:
         """What is to be said of a workload that charge `seq` measured, and that was added.
 
-        Where nothing was said `before`, the release stands alone; then None for a query or two,
-        of which nothing is to be said but what was measured.
+        Where nothing was said `before`, the release stands alone; then None for a query or two
+        without a strategy, of which nothing is to be said but what was measured.
         """
         with self._lock:
-            if before is None and _few(workload):
+            if before is None and _few(workload) and not self._kept.mixed(seq):
                 return None
             return self._found(workload, seq if before is None else None)
 
@@ -134,8 +134,17 @@ class Archive:
 
         Through a strategy that would be kept as `stored`.
         """
-        then = self.measured(workload, law, stored)
-        return None if then is None else then.after(workload, max(then._kept.columns), before)
+        if stored is None:
+            zeros = [np.zeros((b.groups, len(b.weights)), np.int64) for b in workload.blocks]
+            stored = Stored.of(workload, law, zeros)
+        if stored is None:
+            return None
+        seq = self._next
+        return self._with(seq, stored).after(workload, seq, before)
+
+    def once_measured(self, stored: Stored) -> Archive:
+        """The archive as it will be once a measurement is kept as well."""
+        return self._with(self._next, stored)
 
     def once_read(
         self, workload: Workload, seq: int, stored: Stored, before: Found | None
@@ -143,16 +152,9 @@ class Archive:
         """What will be said of a workload once charge `seq`, of another user, is read as well."""
         return self._with(seq, stored).after(workload, seq, before)
 
-    def measured(
-        self, workload: Workload, law: Event, stored: Stored | None = None
-    ) -> Archive | None:
-        """The archive as it will be once a workload is measured with this noise as well."""
-        if stored is None:
-            zeros = [np.zeros((b.groups, len(b.weights)), np.int64) for b in workload.blocks]
-            stored = Stored.of(workload, law, zeros)
-        if stored is None:
-            return None
-        return self._with(max(self._kept.columns, default=0) + 1, stored)
+    @property
+    def _next(self) -> int:
+        return max(self._kept.columns, default=0) + 1
 
     def _with(self, seq: int, stored: Stored) -> Archive:
         with self._lock:
@@ -167,10 +169,10 @@ class Archive:
         fitted = self._fitted(workload, seqs, alone)
         if repeat is None or fitted is None:
             return repeat or fitted
-        if repeat.law is None and not _few(workload):  # answers to many agree when they are fitted
+        if repeat.law is None:  # what a strategy was planned for agrees when it is fitted
             return fitted if fitted.worst <= repeat.worst * (1.0 + 1e-6) else repeat
         # a repeat is preferred where fitting adds nothing: its intervals are exact
-        return fitted if fitted.better(repeat.worst) else repeat
+        return fitted if fitted.better(repeat) else repeat
 
     def _may_follow(self, workload: Workload) -> bool:
         """Whether a combination of a few queries may be one of those that were measured.
@@ -217,9 +219,7 @@ class Archive:
             if any(stored.families[known[f.key]].factor != f.factor for b in asked for f in b):
                 continue
             places = [[known[f.key] for f in block] for block in asked]
-            worst = stddev(stored.law) ** 2
-            if isinstance(stored.law, Gaussian):
-                worst = float(stored.law.variance)
+            worst = nominal(stored.law)
             if best is None or worst < best.worst:
                 answered = Repeated(workload, stored, places)
                 best = Found(worst, (seq,), answered, law=stored.law)

@@ -37,13 +37,18 @@ class Found:
     spreads: tuple[Spread, ...] | None = None
     law: Event | None = None
 
-    def better(self, variance: float) -> bool:
-        """Whether some query has less than this variance, all being determined."""
+    def better(self, other: Found) -> bool:
+        """Whether some query has less variance than there, all being determined."""
         if self.spreads is None or self.worst == math.inf:
             return False
-        each = [np.einsum("gii->gi", spread.covariance) for spread in self.spreads]
-        least = [float(block[block > 0].min(initial=math.inf)) for block in each]
-        return min(least, default=math.inf) < variance * (1.0 - 1e-9)
+        theirs: list[NDArray[np.float64]] = [np.array(other.worst)] * len(self.spreads)
+        if other.spreads is not None:
+            theirs = [spread.variances for spread in other.spreads]
+        for spread, there in zip(self.spreads, theirs, strict=True):
+            own = spread.variances
+            if np.any((own > 0) & (own < there * (1.0 - 1e-6))):
+                return True
+        return False
 
     def noises(self, workload: Workload) -> tuple[Noise, ...]:
         """What is known of the noise of each SELECT, without any value."""

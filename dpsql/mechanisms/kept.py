@@ -196,6 +196,11 @@ class Kept:
         stored = self.read(seq)
         return stored is not None and isinstance(stored.law, Gaussian)
 
+    def mixed(self, seq: int) -> bool:
+        """Whether a release is kept that was measured through a strategy."""
+        stored = self.read(seq)
+        return stored is not None and bool(stored.mixes)
+
 
 def _coarser(merged: Ints, finer: Ints | None) -> bool:
     """Whether classes of a column are unions of finer ones."""

@@ -36,6 +36,11 @@ def stddev(law: Event) -> float:
             return 0.0 if y > 1400.0 else math.sqrt(0.5) / math.sinh(y / 2.0)
 
 
+def nominal(law: Event) -> float:
+    """The variance by which noise is compared and combined: of Gaussian noise its parameter."""
+    return float(law.variance) if isinstance(law, Gaussian) else stddev(law) ** 2
+
+
 def coverage(law: Event, half_width: int) -> float:
     """P(|Z| <= half_width), within 1e-12."""
     return 1.0 - tail(law, half_width)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpsql.accounting.events import Event
 from dpsql.mechanisms.directions import normals, reach
-from dpsql.mechanisms.law import stddev
+from dpsql.mechanisms.law import nominal, stddev
 from dpsql.mechanisms.quantile import half_width, sum_half_width
 from dpsql.mechanisms.spread import Fitted
 
@@ -40,7 +40,7 @@ class Alike:
     @property
     def worst(self) -> float:
         """The largest variance of an answer."""
-        return self.sigma**2
+        return nominal(self.law)
 
     def centre(self, noisy: NDArray[Any]) -> NDArray[Any]:
         """The estimates, which are the noisy answers themselves."""

@@ -22,11 +22,17 @@ class Spread:
     known: NDArray[np.bool_]
     least: float
 
+    @property
+    def variances(self) -> Floats:
+        """(groups, weights)"""
+        found: Floats = np.einsum("gii->gi", self.covariance)
+        return found
+
     def worst(self) -> float:
         """The largest variance of a query; infinite where one is not determined."""
         if not self.known.all():
             return float("inf")
-        return float(np.einsum("gii->gi", self.covariance).max(initial=0.0))
+        return float(self.variances.max(initial=0.0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -98,27 +98,29 @@ def _plans(
     dataset, rest = ready.dataset, plan.rest
     assert dataset is not None
     then = None
-    if archive is not None and rest is not None and rest.choice.plan is None:
-        then = archive.measured(rest.workload, rest.choice.event)
+    if archive is not None and rest is not None and (kept := rest.unmeasured()) is not None:
+        then = archive.once_measured(kept)
     alike = {} if rest is None else dict(zip(plan.missing, rest.noises(), strict=True))
     found = []
     for at, query in enumerate(ready.queries):
         statement, said = plan.statements[at], plan.found[at]
         workload = statement.workload
+        later = None
+        if then is not None and query.settings.reuse:
+            later = then.find(workload)
+        if later is not None and not plan.enough[at](later):
+            later = None
         if said is not None:
-            free, noises = tell.nothing(terms), said.noises(workload)
+            free, noises = tell.nothing(terms), (later or said).noises(workload)
             note = f"follows from {quoted(session.ledger, said.used)}: nothing will be charged"
             head = Head(REUSE, free, free, left, (note,))
         else:
             assert rest is not None
-            noises, choice = alike[at], rest.choice
-            if then is not None and query.settings.reuse:
-                later = then.find(workload)
-                if later is not None and plan.enough[at](later):
-                    noises = later.noises(workload)
+            noises, choice = alike[at] if later is None else later.noises(workload), rest.choice
             noise: Drawn = choice.noise
             if choice.plan is not None:  # what as much noise would cost without the others
-                noise = short(Fraction(max(each.worst for each in noises)))
+                worst = max(each.worst for each in noises)
+                noise = short(Fraction(worst)) if worst > 0 else noise  # nothing is counted
             alone = chosen(choice.backend, noise, workload, dataset, terms)
             head = Head(choice.backend, alone.price, None, left)
         size = moved(query.compiled.workload, dataset)

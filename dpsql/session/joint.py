@@ -58,10 +58,20 @@ class Joint:
         plan, law = self.choice.plan, self.choice.event
         if plan is not None and isinstance(law, Gaussian):
             return plan.stored(measured, law, plan.answered(measured, law).answers)
+        return self._plain(measured)
+
+    def unmeasured(self) -> Stored | None:
+        """What a ledger would keep, of values that are all 0."""
+        if self.choice.plan is not None:
+            return self.choice.unmeasured()
+        blocks = self.workload.blocks
+        return self._plain([np.zeros((b.groups, len(b.weights)), np.int64) for b in blocks])
+
+    def _plain(self, measured: Sequence[NDArray[Any]]) -> Stored | None:
         blocks = self.workload.blocks  # but for those with queries of too many cells
         sound = [at for at, own in enumerate(families(self.workload)) if None not in own]
         kept = Workload(self.workload.domain, tuple(blocks[at] for at in sound))
-        return Stored.of(kept, law, [measured[at] for at in sound]) if sound else None
+        return Stored.of(kept, self.choice.event, [measured[at] for at in sound]) if sound else None
 
     def answers(self, measured: Sequence[NDArray[Any]]) -> list[Answered]:
         """The answers of each workload, of what was measured."""

@@ -12,6 +12,7 @@ from dpsql.accounting.ledger import Regranted
 from dpsql.curator.curator import Measurement
 from dpsql.errors import Error, LedgerError
 from dpsql.mechanisms.archive import Archive
+from dpsql.mechanisms.found import Found
 from dpsql.planner import Terms
 from dpsql.release import Budget, Cost, Release
 from dpsql.schema import Dataset
@@ -86,7 +87,7 @@ def _bought(session: Session, ready: Ready, dataset: Dataset) -> Report:
     terms, queries = Terms.of(balance.grant), ready.queries
     if plan.rest is None:
         nothing, left = tell.nothing(terms), tell.budget(balance)
-        free = [_reused(session, query, at, plan, nothing, left)
+        free = [_reused(session, query, at, plan, None, nothing, left)
                 for at, query in enumerate(queries)]  # fmt: skip
         return Report(ready.script, tuple(free), REUSE, nothing, nothing, left)
     curator = session._curator(dataset)
@@ -99,8 +100,8 @@ def _bought(session: Session, ready: Ready, dataset: Dataset) -> Report:
             charge.take, balance.grant, charge.token,
         )  # fmt: skip
         session._balances[dataset.name] = measured.receipt.after
-        if archive is not None and session._snapshot(dataset) != archive.name[2]:
-            archive = None  # the data changed meanwhile
+        if archive is not None and measured.snapshot != archive.name[2]:
+            archive = session._archive(dataset, measured.snapshot)
         return _released(session, ready, plan, archive, measured, terms)
     except Regranted:
         raise
@@ -121,9 +122,16 @@ def logged(script: Script, queries: Sequence[Query]) -> str:
 
 
 def _reused(
-    session: Session, query: Query, at: int, plan: Planned, nothing: Cost, left: Budget
+    session: Session,
+    query: Query,
+    at: int,
+    plan: Planned,
+    since: Found | None,
+    nothing: Cost,
+    left: Budget,
 ) -> Section:
-    found, statement = plan.found[at], plan.statements[at]
+    """The answer to a statement from earlier releases; `since` a measurement, where they say."""
+    found, statement = since or plan.found[at], plan.statements[at]
     assert found is not None
     note = f"answered from {words(len(found.used))}: nothing was charged"
     paid = Paid(REUSE, nothing, nothing, left, True, (note,))
@@ -153,14 +161,16 @@ def _released(
     charged, nothing = tell.price(measured.receipt.charged, terms), tell.nothing(terms)
     sections = []
     for at, query in enumerate(ready.queries):
-        if at not in raw:
-            sections.append(_reused(session, query, at, plan, nothing, left))
-            continue
         statement, said = plan.statements[at], None
         if kept is not None and query.settings.reuse:
             said = kept.find(statement.workload)
+        if said is not None and not plan.enough[at](said):
+            said = None
+        if at not in raw:
+            sections.append(_reused(session, query, at, plan, said, nothing, left))
+            continue
         own, earlier = raw[at], 0
-        if said is not None and plan.enough[at](said):
+        if said is not None:
             own = said.answered()
             earlier = sum(used != measured.receipt.seq for used in said.used)
         combined = [f"combined with {words(earlier)}"] if earlier else []

@@ -309,7 +309,7 @@ class Session:
             )
             self._balances[dataset.name] = measured.receipt.after
             if archive is not None and measured.snapshot != archive.name[2]:
-                archive = None  # the data changed meanwhile
+                archive, found = self._archive(dataset, measured.snapshot), None
             answered, others, notes = settled(
                 archive, found, compiled, measured, rest.plan, alone=plan.raw
             )
@@ -330,8 +330,13 @@ class Session:
             self._calls.paid = charge.cost
         raise failure  # out here, so that it does not carry what it was made from
 
-    def _archive(self, dataset: Dataset) -> Archive:
-        return self._earlier.archive(self.ledger, dataset.name, self._snapshot(dataset))
+    def _archive(self, dataset: Dataset, snapshot: str | None = None) -> Archive:
+        """The earlier releases of a snapshot, which is the present one unless it is given.
+
+        The data may have changed before they were measured, or a unit's key was made for that.
+        """
+        snapshot = self._snapshot(dataset) if snapshot is None else snapshot
+        return self._earlier.archive(self.ledger, dataset.name, snapshot)
 
     def _snapshot(self, dataset: Dataset, *, look: bool = False) -> str:
         """The state of the data now; reads no row."""

@@ -1,0 +1,80 @@
+"""What is asked twice is said twice in the same words, free, and as EXPLAIN foretold it.
+
+Random statements and scripts, one after another, so that earlier releases answer parts of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dpsql.release import Plan, Release
+from dpsql.session import Session
+
+Crowd = Callable[..., list[tuple[object, ...]]]
+HEADS = {
+    "row": 'unit = "row"',
+    "replace-one": 'unit = "row"\nneighbours = "replace-one"',
+    "unit": 'unit = {column = "region", max_rows = 9}',  # its key is made with the first answer
+}
+PREDICATES = [
+    "sex = 'male'", "age > 4", "age % 3 = month % 3", "smoker", "smoker IS NULL",
+    "region IN ('N', 'S') AND age < 7", "month = 5 OR NOT smoker", "age > 9",
+]  # fmt: skip
+AGGREGATES = [
+    "COUNT(*)", "COUNT(smoker)", "SUM(age)", "SUM(age * month)", "COUNT(*) + SUM(month)",
+    "SUM(CASE WHEN smoker THEN age ELSE -1 END)", "SUM(CASE WHEN age > 9 THEN 1 ELSE 0 END)",
+]  # fmt: skip
+KEYS = ["sex", "region", "smoker", "age // 4", "month > 6"]
+
+
+def statement(draw: random.Random) -> str:
+    """Of sums, whose errors EXPLAIN knows; sometimes of nothing at all (age is at most 9)."""
+
+    def aggregate(at: int) -> str:
+        if draw.random() < 0.4:
+            return f"COUNT(*) FILTER (WHERE {draw.choice(PREDICATES)}) AS x{at}"
+        return f"{draw.choice(AGGREGATES)} AS x{at}"
+
+    listed = ", ".join(aggregate(at) for at in range(draw.randint(1, 3)))
+    where = f" WHERE {draw.choice(PREDICATES)}" if draw.random() < 0.4 else ""
+    keys = draw.sample(KEYS, draw.choice([0, 1, 1, 2]))
+    if not keys:
+        return f"SELECT {listed} FROM town{where}"
+    grouping = draw.choice(["({})", "ROLLUP ({})", "CUBE ({})"]).format(", ".join(keys))
+    return f"SELECT {', '.join(keys)}, {listed} FROM town{where} GROUP BY {grouping}"
+
+
+def said(session: Session, asked: list[str], **settings: Any) -> tuple[list[Plan], list[Release]]:
+    if len(asked) == 1:
+        return [session.explain(asked[0], **settings)], [session.answer(asked[0], **settings)]
+    script = ";\n".join(asked)
+    return list(session.explain_script(script, **settings).plans), session.run(script, **settings)
+
+
+def errors(some: Plan | Release) -> list[float]:
+    return [cell for row in some.stderr for cell in row if cell is not None]
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_asked_twice_is_said_twice(seed: int, head: str, town: Any, crowd: Crowd) -> None:
+    draw = random.Random(f"{seed} {head}")
+    path = town.database("a", crowd(300, seed), HEADS[head])
+    with Session(path, user="alice", ledger=town.ledger, settings={"reuse": True}) as session:
+        for turn in range(6):
+            asked = [statement(draw) for _ in range(draw.choice([1, 1, 2, 3]))]
+            rho = draw.choice([0.05, 0.5, 5.0])
+            settings = {"rho": rho, "backend": draw.choice(["auto", "gaussian"])}
+            plans, first = said(session, asked, **settings)
+            again, second = said(session, asked, **settings)
+            for at, (one, other) in enumerate(zip(first, second, strict=True)):
+                name = f"turn {turn}, statement {at} of {asked} at {settings}"
+                assert (one.rows, one.stderr) == (other.rows, other.stderr), name
+                assert (one.low, one.high) == (other.low, other.high), name
+                assert other.charged is not None and other.charged.rho == 0, name
+                for foretold in (plans[at], again[at]):
+                    assert errors(foretold) == pytest.approx(errors(one), rel=1e-9, abs=1e-9), name
