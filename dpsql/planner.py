@@ -31,7 +31,7 @@ from dpsql.mechanisms.finest import largest
 from dpsql.mechanisms.found import Found
 from dpsql.mechanisms.law import nominal, stddev
 from dpsql.mechanisms.noises import Alike, Noise
-from dpsql.mechanisms.plans import factorized
+from dpsql.mechanisms.plans import factorized, tabled
 from dpsql.query.canon import families
 from dpsql.query.linear import Workload
 from dpsql.query.strategy import Strategy
@@ -40,6 +40,7 @@ from dpsql.schema import Dataset
 
 if TYPE_CHECKING:  # most statements have no use for one
     from dpsql.mechanisms.factorization import Factored
+    from dpsql.mechanisms.marginals import Marginals
 
 DEFAULT_SHARE = 100  # a statement without a price costs this part of the grant
 SCRIPT_SHARE = 10  # and a script this
@@ -73,8 +74,9 @@ class Asked:
 
     `accuracy` is the largest half-width of an interval, in the units of the outputs, and `widest`
     tells which one a noise of each SELECT's answers gives. What asks for neither costs one in
-    `share` of the grant. Unless it is named, no strategy is planned for more
-    than so many `queries`, nor where cells times their square are more than `most`.
+    `share` of the grant. No strategy in the space of the questions is planned for more than so
+    many `queries`, nor where cells times their square are more than `most`, unless it is named.
+    What groups by several sets of keys may have a residual plan, whatever its size, for `tables`.
     """
 
     epsilon: float | None = None
@@ -85,6 +87,7 @@ class Asked:
     share: int = DEFAULT_SHARE
     most: int = MOST
     queries: int = QUERIES
+    tables: bool = True
 
     def plans(self, workload: Workload) -> bool:
         """Whether to look for a strategy: at what the cells and the queries make of it."""
@@ -108,7 +111,7 @@ class Choice:
     noise: Drawn
     event: Event
     price: Cost
-    plan: Factored | None = None
+    plan: Factored | Marginals | None = None
 
     def measured(self, workload: Workload) -> Workload | Strategy:
         """What is measured to answer the workload."""
@@ -139,13 +142,27 @@ def choose(workload: Workload, dataset: Dataset, asked: Asked, terms: Terms) -> 
     if terms.pure:
         return _choice("laplace", workload, dataset, asked, terms)
     alone = _choice("gaussian", workload, dataset, asked, terms)
-    if not asked.plans(workload) or factorized(workload, dataset) is None:
+    if _plan(workload, dataset, asked) is None:
         return alone
     mixed = _choice("factorization", workload, dataset, asked, terms)
     if asked.accuracy is not None:
         return min(alone, mixed, key=lambda choice: choice.event.rho)
     better = error(workload, mixed.noises(workload)) < (1.0 - _WORTH) * rmse(workload, alone.event)
     return mixed if better else alone
+
+
+def _plan(workload: Workload, dataset: Dataset, asked: Asked) -> Factored | Marginals | None:
+    """The strategy that is considered for a workload, or None.
+
+    One in the space of the questions where these are few, or it is named; for more, a residual
+    plan. Of several queries in tables that is the best strategy, or nearly.
+    """
+    if asked.plans(workload):
+        return factorized(workload, dataset)
+    found = tabled(workload) if asked.tables else None
+    if found is None and asked.backend == "factorization":
+        return factorized(workload, dataset)
+    return found
 
 
 def as_good(found: Found, choice: Choice) -> bool:
@@ -184,7 +201,7 @@ def chosen(
     workload: Workload,
     dataset: Dataset,
     terms: Terms,
-    plan: Factored | None = None,
+    plan: Factored | Marginals | None = None,
 ) -> Choice:
     """The choice of a backend with this noise."""
     event = quote(workload if plan is None else plan.strategy, dataset, noise)
@@ -192,8 +209,13 @@ def chosen(
 
 
 def as_precise(whole: Choice, workload: Workload, dataset: Dataset, terms: Terms) -> Choice:
-    """The choice for a part of what a strategy was planned for, of the same mean squared error."""
-    assert whole.plan is not None
+    """The choice for a part of what a strategy was planned for, of the same mean squared error.
+
+    The whole is a script's, which has a strategy in the space of its questions.
+    """
+    from dpsql.mechanisms.factorization import Factored
+
+    assert isinstance(whole.plan, Factored)
     plan = factorized(workload, dataset)
     if plan is None:
         heaviest = max((w.largest for b in workload.blocks for w in b.weights), default=1)
@@ -202,7 +224,7 @@ def as_precise(whole: Choice, workload: Workload, dataset: Dataset, terms: Terms
         least = plan.rmse * dataset.unit.max_rows
     share = (least / (whole.plan.rmse * dataset.unit.max_rows)) ** 2
     rho = max(math.ceil(whole.event.rho * min(share, 1.0)), 1)
-    asked = Asked(rho=rho / PICO, backend="gaussian" if plan is None else whole.backend)
+    asked = Asked(rho=rho / PICO, backend="gaussian" if plan is None else whole.backend, tables=False)
     return _choice(asked.backend, workload, dataset, asked, terms)
 
 
@@ -222,9 +244,7 @@ def candidates(
     found = []
     names = ["laplace"]
     if not terms.pure:
-        mixed = given.plan is not None or (
-            asked.plans(workload) and factorized(workload, dataset) is not None
-        )
+        mixed = given.plan is not None or _plan(workload, dataset, asked) is not None
         names = [*(["factorization"] if mixed else []), "gaussian", "laplace"]
     for name in names:
         choice = given
@@ -239,7 +259,7 @@ def _choice(
     backend: str, workload: Workload, dataset: Dataset, asked: Asked, terms: Terms
 ) -> Choice:
     found = moved(workload, dataset)
-    plan: Factored | None = None
+    plan: Factored | Marginals | None = None
     noise: Drawn
     match backend:
         case "gaussian" | "factorization" if terms.pure:
@@ -248,7 +268,7 @@ def _choice(
                 "use backend laplace, or ask the owner for a grant with a delta above 0"
             )
         case "factorization":
-            plan = factorized(workload, dataset)
+            plan = _plan(workload, dataset, asked)
             if plan is None:
                 return _choice("gaussian", workload, dataset, asked, terms)
             if asked.accuracy is not None:
@@ -256,6 +276,8 @@ def _choice(
             else:
                 squared = quote(plan.strategy, dataset, GaussianNoise(Fraction(1)))
                 assert isinstance(squared, Gaussian)
+                if squared.rho > _rho(asked, terms) * LARGEST_VARIANCE:  # more than can be drawn
+                    return _choice("gaussian", workload, dataset, asked, terms)
                 noise = gaussian.noise(squared.sensitivity_squared, _rho(asked, terms))
         case _ if asked.accuracy is not None:
             noise = _accurate(backend, workload, dataset, asked)
@@ -271,7 +293,7 @@ def _accurate(
     workload: Workload,
     dataset: Dataset,
     asked: Asked,
-    plan: Factored | None = None,
+    plan: Factored | Marginals | None = None,
 ) -> Drawn:
     """The most noise, within 2^-12 of it, that keeps every interval as narrow as asked for.
 

@@ -8,6 +8,8 @@ codes is the dataset's, whose digest is part of the snapshot under which a relea
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,12 +22,14 @@ from dpsql.accounting.events import Event, Gaussian, Laplace
 from dpsql.accounting.mixes import Mix
 from dpsql.accounting.pack import pack, unpack
 from dpsql.accounting.purse import whole
+from dpsql.accounting.tabled import Tabled
 from dpsql.query.canon import Family, families, parts
 from dpsql.query.linear import Workload, starts
-from dpsql.query.strategy import Mixed
+from dpsql.query.strategy import Mixed, Residuals
 
 VERSION = 1
 MIXED = 2  # of releases that were measured through a strategy
+TABLED = 3  # and of those that were measured in residual tables
 _SAFE = 1 << 62
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -36,8 +40,8 @@ class Stored:
     """Families of queries with noise of one `law`, and the noisy value of each of their groups.
 
     `rests` are the charges whose releases the answer rested on as well, when it was given. Of what
-    was measured through a strategy the values are estimates as they were shown, and `mixes` has
-    what was measured.
+    was measured through a strategy the values are estimates as they were shown, and `mixes` or
+    `tabled` has what was measured; then the families are those of `tabled`, table by table.
     """
 
     families: tuple[Family, ...]
@@ -45,11 +49,16 @@ class Stored:
     values: tuple[Ints, ...]
     rests: tuple[int, ...] = ()
     mixes: tuple[Mix, ...] = ()
+    tabled: Tabled | None = None
 
     def __post_init__(self) -> None:
         for family, values in zip(self.families, self.values, strict=True):
             if values.shape != (len(family.origin),):
                 raise ValueError("a family has one value for each of its groups")
+        if self.tabled is not None:
+            sizes = [math.prod(shape) for shape in self.tabled.shapes for _ in self.tabled.matrix]
+            if sizes != [len(values) for values in self.values]:
+                raise ValueError("a table has a family for each of its weights")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -96,6 +105,21 @@ class Stored:
             values += alone.values
         return cls(tuple(kept), law, tuple(values), (), tuple(mixes))
 
+    @classmethod
+    def residuals(
+        cls, part: Residuals, noisy: NDArray[Any], law: Gaussian, tables: NDArray[Any]
+    ) -> Stored | None:
+        """What was measured in residual tables, and the whole numbers of all tables, (groups,
+        weights); None for what cannot be kept.
+        """
+        alone = cls.of(part.workload, law, [tables])
+        if alone is None:
+            return None
+        try:
+            return dataclasses.replace(alone, tabled=Tabled.of(part, noisy))
+        except ValueError:
+            return None
+
     def to_bytes(self) -> bytes:
         """The release as a ledger keeps it."""
         listed = [
@@ -115,6 +139,8 @@ class Stored:
         }  # fmt: skip
         if self.mixes:
             tree |= {"version": MIXED, "mixes": [mix.to_list() for mix in self.mixes]}
+        if self.tabled is not None:
+            tree |= {"version": TABLED, "tabled": self.tabled.to_list()}
         return pack(tree)
 
     @classmethod
@@ -122,8 +148,8 @@ class Stored:
         """The release that `to_bytes` wrote. Raises ValueError for anything else."""
         tree = unpack(data)
         try:
-            if tree["version"] not in (VERSION, MIXED):
-                raise ValueError(f"not a release of version {VERSION} or {MIXED}")
+            if tree["version"] not in (VERSION, MIXED, TABLED):
+                raise ValueError(f"not a release of version {VERSION} to {TABLED}")
             kept, values = [], []
             for columns, groups, weights, factor, origin, noisy in tree["families"]:
                 classes = {name: _codes(runs) for name, runs in columns}
@@ -133,7 +159,8 @@ class Stored:
             if not all(map(whole, rests)):
                 raise ValueError("not the charges that a release rests on")
             mixes = tuple(map(Mix.from_list, tree.get("mixes", ())))
-            return cls(tuple(kept), _law(tree["noise"]), tuple(values), rests, mixes)
+            tabled = Tabled.from_list(tree["tabled"]) if "tabled" in tree else None
+            return cls(tuple(kept), _law(tree["noise"]), tuple(values), rests, mixes, tabled)
         except (KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError):
             raise ValueError("not a release") from None
 

@@ -3,7 +3,9 @@
 A row in cell x moves the values of a part by A w_x, the matrix applied to its column of W: where it
 is applied group by group, once for each grouping. Sums of whole numbers below 2^53 are exact in
 floats; above that they are rounded up by more than all their roundings. Parts are measured on the
-same people, so their largest squares add: a bound, where there are several.
+same people, so their largest squares add: a bound, where there are several. In residual tables all
+groups are moved alike (`query.contrasts`), so that the square is a whole number, their scale, times
+|A w_x|^2, whichever groups a row is in; and what two rows share is at least a known part of that.
 
 Under replace-one a pair moves the values by the difference of two columns. These are compared where
 they are few; else such a difference is at most twice the longest.
@@ -15,7 +17,7 @@ import math
 import weakref
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +31,11 @@ from dpsql.errors import UsageError
 from dpsql.query.canon import tables
 from dpsql.query.distinct import distinct
 from dpsql.query.linear import Classes, classes, combinations, product
-from dpsql.query.strategy import EXACT, Mixed, Strategy
+from dpsql.query.strategy import EXACT, Mixed, Residuals, Strategy
 from dpsql.schema import Dataset, Neighbours
 
 Floats = NDArray[np.float64]
+Part: TypeAlias = Mixed | Residuals
 Ints = NDArray[np.int64]
 
 WORK = 1 << 36  # multiplications that are made to look at every column
@@ -55,7 +58,7 @@ class Reach(NamedTuple):
 
 
 _KNOWN: weakref.WeakKeyDictionary[Strategy, tuple[object, Reach]] = weakref.WeakKeyDictionary()
-_TOLD: weakref.WeakKeyDictionary[Mixed, Mapping[str, Classes]] = weakref.WeakKeyDictionary()
+_TOLD: weakref.WeakKeyDictionary[Part, Mapping[str, Classes]] = weakref.WeakKeyDictionary()
 
 
 def reach(strategy: Strategy, dataset: Dataset) -> Reach:
@@ -96,7 +99,8 @@ def footprint(strategy: Strategy, dataset: Dataset, variance: Fraction) -> Footp
         if math.prod(of.number for of in told.values()) > MOST_ENTRIES:
             constant += top
             continue
-        grades = np.ceil(_squares(part, told) * (GRADES * dataset.unit.max_rows**2 / squared))
+        rows = part.scale * dataset.unit.max_rows**2
+        grades = np.ceil(_squares(part, told) * (GRADES * rows / squared))
         losses = [-(-top * int(grade) // GRADES) for grade in np.minimum(grades, GRADES)]
         table = np.array(losses, np.int64).reshape([of.number for of in told.values()])
         least, factor = reduced(told, table, False)
@@ -108,7 +112,7 @@ def footprint(strategy: Strategy, dataset: Dataset, variance: Fraction) -> Footp
     return Footprint(Loss(constant, tuple(factors), most), None)
 
 
-def _told(part: Mixed) -> Mapping[str, Classes]:
+def _told(part: Part) -> Mapping[str, Classes]:
     """The classes of the codes of each column that a part tells apart."""
     if part not in _TOLD:
         blocks = part.workload.blocks
@@ -123,8 +127,9 @@ def _told(part: Mixed) -> Mapping[str, Classes]:
     return _TOLD[part]
 
 
-def _squares(part: Mixed, told: Mapping[str, Classes]) -> Floats:
-    """The squared length of the column of each combination of classes, last column fastest."""
+def _squares(part: Part, told: Mapping[str, Classes]) -> Floats:
+    """The squared length of the column of each combination of classes, last column fastest; the
+    part's scale is left out."""
     codes, count = product({name: of.first for name, of in told.items()})
     return np.concatenate([_lengths(part, some, n) for some, n in _cut(codes, count, part.width)])
 
@@ -136,8 +141,9 @@ def _cut(codes: dict[str, Ints], count: int, width: int) -> Iterator[tuple[dict[
         yield {name: c[start:stop] for name, c in codes.items()}, stop - start
 
 
-def _lengths(part: Mixed, codes: Mapping[str, Ints], count: int) -> Floats:
-    """Upper bounds on the squared lengths of A w of some cells; exact below 2^53."""
+def _lengths(part: Part, codes: Mapping[str, Ints], count: int) -> Floats:
+    """Upper bounds on the squared lengths of A w of some cells, without the part's scale; exact
+    below 2^53."""
     matrix = part.matrix.astype(np.float64)
     listed = part.columns(codes, count)
     found = np.zeros(count)
@@ -146,12 +152,12 @@ def _lengths(part: Mixed, codes: Mapping[str, Ints], count: int) -> Floats:
     return _rounded(found, part, len(listed))
 
 
-def _doubt(part: Mixed, terms: int) -> float:
+def _doubt(part: Part, terms: int) -> float:
     """More than all roundings of a sum of squares, as a part of it."""
     return (len(part.matrix) + terms + 8) * 2.0**-51
 
 
-def _longest(part: Mixed) -> tuple[int, bool]:
+def _longest(part: Part) -> tuple[int, bool]:
     """The largest squared length of a column, and whether all were looked at."""
     if part.whole:
         columns = distinct(part.workload, min(WORK // part.matrix.size, COLUMNS))
@@ -166,7 +172,7 @@ def _longest(part: Mixed) -> tuple[int, bool]:
     best = 0.0
     for codes, count in slices(told, max(1, HELD // part.width)):
         best = max(best, float(_lengths(part, codes, count).max(initial=0.0)))
-    return math.ceil(best), True
+    return math.ceil(best) * part.scale, True
 
 
 def _squared(mixed: Floats) -> Floats:
@@ -174,28 +180,28 @@ def _squared(mixed: Floats) -> Floats:
     return found
 
 
-def _rounded(squares: Floats, part: Mixed, terms: int) -> Floats:
+def _rounded(squares: Floats, part: Part, terms: int) -> Floats:
     """Upper bounds on what some sums of squares of whole numbers are; exact below 2^53."""
     return np.where(squares < EXACT, squares, squares * (1.0 + _doubt(part, terms)))
 
 
-def _bound(part: Mixed) -> int:
+def _bound(part: Part) -> int:
     """A bound that looks at no column: no row moves a query by more than its largest weight."""
     norms = np.sqrt(np.einsum("rk,rk->k", part.matrix * 1.0, part.matrix * 1.0))
     squares, total, start = 0.0, 0.0, 0
     for block in part.workload.blocks:
         sizes = np.array([weight.largest for weight in block.weights], np.float64)
         if not part.whole:
-            squares += len(block.groupings) * float(sizes @ norms) ** 2
+            squares += part.repeats(block) * float(sizes @ norms) ** 2
             continue
         for grouping in block.groupings:  # a row is in one group of each
             stop = start + grouping.size * len(sizes)
             total += float((norms[start:stop].reshape(-1, len(sizes)) @ sizes).max(initial=0.0))
             start = stop
-    return math.ceil((squares + total**2) * (1.0 + 2.0**-20))
+    return math.ceil((squares + total**2) * (1.0 + 2.0**-20)) * part.scale
 
 
-def _farthest(part: Mixed, longest: int) -> tuple[int, bool]:
+def _farthest(part: Part, longest: int) -> tuple[int, bool]:
     """The largest squared distance of two columns, or of one and nothing; whether it is exact."""
     told = {name: of.first for name, of in _told(part).items()}
     if combinations(told) > PAIRS:
@@ -203,14 +209,17 @@ def _farthest(part: Mixed, longest: int) -> tuple[int, bool]:
     codes, count = product(told)
     matrix = part.matrix.astype(np.float64)
     listed = part.columns(codes, count)
+    least = math.nextafter(float(part.least), -math.inf)
     apart = np.zeros((count, count))
     for times, columns in listed:
         mixed = matrix @ columns
         inner = mixed.T @ mixed
         size = np.diag(inner)
-        near = -2.0 * inner if part.whole else np.maximum(-2.0 * inner, 0.0)  # or other groups
+        near = -2.0 * inner
+        if not part.whole:  # or in other groups
+            near = np.maximum(near, near * least)
         apart += times * (size + size[:, None] + near)
     most = float(apart.max(initial=0.0))
-    if most >= EXACT:
-        most += 4.0 * longest * _doubt(part, len(listed))
-    return max(math.ceil(most), longest), part.whole
+    if most >= EXACT or not part.whole:
+        most += 4.0 * longest / part.scale * _doubt(part, len(listed))
+    return max(math.ceil(Fraction(most) * part.scale), longest), part.whole

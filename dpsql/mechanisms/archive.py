@@ -2,7 +2,8 @@
 
 All releases that are linked by common columns are fitted together while they fit; else those that
 share most with the question, the most precise and newest first. Gaussian releases are combined by
-least squares; a Laplace release answers the very queries that it measured. Nothing here reads
+least squares; a Laplace release answers the very queries that it measured, and one of residual
+tables alone all that follows from its tables. Nothing here reads
 private data: what is used was released to the same user, of the same snapshot.
 """
 
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from dpsql.accounting.book import Name
 from dpsql.accounting.events import Event
 from dpsql.accounting.stored import Stored
-from dpsql.mechanisms.found import Answered, Found, Repeated
+from dpsql.mechanisms.found import Answered, Found, Repeated, better, columns, small
 from dpsql.mechanisms.kept import Columns, Kept
 from dpsql.mechanisms.law import nominal
 from dpsql.mechanisms.noises import Joint
@@ -32,6 +33,7 @@ from dpsql.query.canon import Family, families
 from dpsql.query.linear import Block, Weight, Workload
 
 if TYPE_CHECKING:  # most answers need no fit
+    from dpsql.mechanisms.coarser import Coarser
     from dpsql.mechanisms.fit import Fit, Model
 
 MOST = 256  # releases that are fitted together
@@ -46,8 +48,8 @@ class Archive:
 
     def __init__(self, kept: Kept) -> None:
         self._kept = kept
-        self._models: OrderedDict[tuple[int, ...], Model | None] = OrderedDict()
-        self._fits: OrderedDict[tuple[int, ...], Fit] = OrderedDict()
+        self._models: OrderedDict[tuple[int, ...], Model | Coarser | None] = OrderedDict()
+        self._fits: OrderedDict[tuple[int, ...], Fit | Coarser] = OrderedDict()
         self._said_last: weakref.WeakKeyDictionary[Workload, tuple[object, Found | None]] = (
             weakref.WeakKeyDictionary()
         )
@@ -74,7 +76,7 @@ class Archive:
             known = self._said_last.get(workload)
             if known is not None and known[0] == self._kept.state:
                 return known[1]
-            if not _few(workload) or self._may_follow(workload):
+            if not small(workload) or self._may_follow(workload):
                 found = self._found(workload, None)
             else:
                 found = self._repeat(workload, self._measured(workload))
@@ -85,7 +87,7 @@ class Archive:
         """What was said of a workload when it was bought: raw, alone, or with others."""
         with self._lock:
             seqs = self._measured(workload)
-            found = [self._said(workload, c) for c in self._before(seqs, _few(workload))]
+            found = [self._said(workload, c) for c in self._before(seqs, small(workload))]
             return [said for said in (self._repeat(workload, seqs), *found) if said is not None]
 
     def singles(self, workload: Workload, enough: Callable[[Found], bool]) -> list[Found]:
@@ -95,8 +97,8 @@ class Archive:
             if not self._kept.columns:
                 return []
             order: list[int] = []
-            if not _few(workload) or self._may_follow(workload):
-                asked = _columns(workload)
+            if not small(workload) or self._may_follow(workload):
+                asked = columns(workload)
                 linked = self._kept.linked(asked)
                 order = sorted(linked, key=lambda seq: self._rank(seq, asked))[:SINGLES]
             each = dict.fromkeys([*self._measured(workload), *order])
@@ -123,7 +125,7 @@ class Archive:
         without a strategy, of which nothing is to be said but what was measured.
         """
         with self._lock:
-            if before is None and _few(workload) and not self._kept.mixed(seq):
+            if before is None and small(workload) and not self._kept.mixed(seq):
                 return None
             return self._found(workload, seq if before is None else None)
 
@@ -211,8 +213,10 @@ class Archive:
         for seq in seqs:
             stored = self._kept.read(seq)
             assert stored is not None
+            if stored.tabled is not None:  # its tables say that
+                continue
             if stored.mixes:
-                best = _better(best, _again(workload, seq, stored))
+                best = better(best, _again(workload, seq, stored))
                 continue
             known = {family.key: at for at, family in enumerate(stored.families)}
             asked = [[f for f in block if f is not None] for block in families(workload)]
@@ -231,13 +235,16 @@ class Archive:
         """The best of what fits of several sets of releases say; `seqs` measured the workload."""
         if alone is not None:
             return self._said(workload, (alone,))
-        few = _few(workload)
+        few = small(workload)
         best: Found | None = None
-        for chosen in self._before(seqs, few):
-            best = _better(best, self._said(workload, chosen))
-        for chosen in self._choices(_columns(workload), few):
+        asked = columns(workload)
+        tabled = [seq for seq in self._kept.linked(asked) if self._tabled(seq)]
+        tabled = sorted(tabled, key=lambda seq: self._rank(seq, asked))[:SINGLES]
+        for chosen in dict.fromkeys([*self._before(seqs, few), *((seq,) for seq in tabled)]):
+            best = better(best, self._said(workload, chosen))
+        for chosen in self._choices(asked, few):
             said = self._said(workload, chosen)
-            best = _better(best, said)
+            best = better(best, said)
             if said is not None and not few:
                 break
         return best
@@ -263,7 +270,7 @@ class Archive:
 
         For a query or two, which are soon bought, the small ones together, and large ones alone.
         """
-        linked = self._kept.linked(asked)
+        linked = [seq for seq in self._kept.linked(asked) if not self._tabled(seq)]
         order = sorted(linked, key=lambda seq: self._rank(seq, asked))
         if few:
             large = [seq for seq in order if self._rows(seq) > SMALL]
@@ -292,6 +299,11 @@ class Archive:
             chosen.append(seq)
         return tuple(chosen)
 
+    def _tabled(self, seq: int) -> bool:
+        """Whether a release was measured in residual tables."""
+        stored = self._kept.read(seq)
+        return stored is not None and stored.tabled is not None
+
     def _rows(self, seq: int) -> int:
         return sum(family.met for family in self._listed(seq))
 
@@ -313,7 +325,13 @@ class Archive:
             -seq,
         )
 
-    def _model(self, chosen: tuple[int, ...]) -> Model | None:
+    def _model(self, chosen: tuple[int, ...]) -> Model | Coarser | None:
+        if any(self._tabled(seq) for seq in chosen) and chosen not in self._models:
+            from dpsql.mechanisms.coarser import Coarser
+
+            stored = self._kept.read(chosen[0])
+            assert stored is not None
+            self._models[chosen] = Coarser(stored) if len(chosen) == 1 else None
         if chosen not in self._models:
             from dpsql.mechanisms.fit import Model
 
@@ -330,14 +348,20 @@ class Archive:
                 self._models.popitem(last=False)
         return self._models[chosen]
 
-    def fit(self, chosen: tuple[int, ...]) -> Fit:
-        """The fit of some releases, which have a model."""
+    def fit(self, chosen: tuple[int, ...]) -> Fit | Coarser:
+        """The fit of some releases, which have a model; tables are one."""
         with self._lock:
+            if self._tabled(chosen[0]):
+                from dpsql.mechanisms.coarser import Coarser
+
+                tables = self._model(chosen)
+                assert isinstance(tables, Coarser)
+                return tables
             if chosen not in self._fits:
-                from dpsql.mechanisms.fit import Fit
+                from dpsql.mechanisms.fit import Fit, Model
 
                 model = self._model(chosen)
-                assert model is not None
+                assert isinstance(model, Model)
                 values: list[NDArray[Any]] = []
                 for seq in chosen:
                     stored = self._kept.read(seq)
@@ -347,21 +371,6 @@ class Archive:
                 if len(self._fits) > _MODELS:
                     self._fits.popitem(last=False)
             return self._fits[chosen]
-
-
-def _few(workload: Workload) -> bool:
-    """Whether a workload is of one query, or of two of one block."""
-    return workload.size == 1 or (workload.size == 2 and len(workload.blocks) == 1)
-
-
-def _columns(workload: Workload) -> Columns:
-    """The columns on which some query depends."""
-    return frozenset(
-        name
-        for block in families(workload)
-        for family in block
-        for name in (workload.domain.names if family is None else family.classes)
-    )
 
 
 def _again(workload: Workload, seq: int, stored: Stored) -> Found | None:
@@ -374,12 +383,6 @@ def _again(workload: Workload, seq: int, stored: Stored) -> Found | None:
     spreads = answered.spreads()
     worst = max((spread.worst() for spread in spreads), default=0.0)
     return Found(worst, (seq,), answered, spreads)
-
-
-def _better(one: Found | None, other: Found | None) -> Found | None:
-    if one is None or other is None:
-        return one or other
-    return other if other.worst < one.worst else one
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -41,7 +41,7 @@ class Cluster:
 def clusters(workload: Workload) -> list[Cluster]:
     """The blocks of a workload, together as far as their columns can be listed."""
     large = [at for at, block in enumerate(workload.blocks) if _queries(block) > QUERIES]
-    found = [_alone(workload, at) for at in large]
+    found = [alone(workload, at) for at in large]
     for places in _drafts(workload, [at for at in range(len(workload.blocks)) if at not in large]):
         found += _listed(workload, places)
     return found
@@ -54,13 +54,14 @@ def _listed(workload: Workload, places: Sequence[int]) -> list[Cluster]:
     if columns is not None:
         return [Cluster(tuple(places), some, columns, True)]
     if len(places) == 1:
-        return [_alone(workload, places[0])]
+        return [alone(workload, places[0])]
     half = len(places) // 2
     return [*_listed(workload, places[:half]), *_listed(workload, places[half:])]
 
 
-def _alone(workload: Workload, at: int) -> Cluster:
-    """A block by itself, mixed group by group."""
+def alone(workload: Workload, at: int) -> Cluster:
+    """A block by itself, mixed group by group. Raises ValueError where its weights tell too much
+    apart."""
     some = part_of(workload, [at])
     (block,) = some.blocks
     group = Block(block.where, block.weights, (Grouping((), np.zeros(1, np.int64)),))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.stored import Stored
-from dpsql.mechanisms.clusters import Cluster, clusters, part_of
+from dpsql.mechanisms.clusters import Cluster, alone, clusters, part_of
 from dpsql.mechanisms.found import Answered
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.noises import Joint, Noise
@@ -31,11 +31,13 @@ from dpsql.query.linear import Workload
 from dpsql.query.strategy import Mixed, Strategy
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 GRIDS = (1 << 20, 1 << 16, 1 << 12)  # whole numbers for a strategy's 1; fewer for large weights
 AWAY = 1 << 12  # times the largest weight in directions where nothing is
 GAP, WIDE = 5e-3, 2e-2  # that the error may be above the least, relative: of few columns, of many
 MANY = 1 << 14  # columns
+MIXING = 1 << 6  # whole numbers for what a row may move, where the weights of a group are mixed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -232,6 +234,24 @@ def _draft(cluster: Cluster, wanted: Floats) -> _Draft:
     return _Draft(
         cluster, found.root / math.sqrt(times), size * found.rmse**2, size * found.lower**2
     )
+
+
+def mixing(workload: Workload) -> Ints:
+    """The integer matrix (weights, weights) of the best strategy for one group of a workload of
+    one block. Raises ValueError where there is none.
+    """
+    (block,) = workload.blocks
+    width = len(block.weights)
+    if width == 1:
+        return np.ones((1, 1), np.int64)
+    wanted = importance(workload)[0].reshape(-1, width).sum(axis=0)
+    root = _square(_covariance(alone(workload, 0).columns, wanted / wanted.sum()).root)
+    heaviest = max(weight.largest for weight in block.weights)
+    matrix: Ints = np.rint(root * (MIXING * heaviest)).astype(np.int64)
+    if np.linalg.matrix_rank(matrix.astype(np.float64)) < width:
+        raise ValueError("weights that cannot be told apart")
+    reduced: Ints = matrix // np.gcd.reduce(matrix, axis=None)
+    return reduced
 
 
 def _covariance(columns: Distinct, wanted: Floats) -> NoiseCovariance:

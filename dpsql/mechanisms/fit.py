@@ -106,7 +106,7 @@ class Model:
         width = len(block.weights)
         covariance = np.zeros((block.groups, width, width))
         known = np.zeros((block.groups, width), bool)
-        for start, size, together in _together(block, listed):
+        for start, size, together in by_grouping(block, listed):
             some = self.placed(together)
             if not some:
                 continue
@@ -175,7 +175,7 @@ class Fit:
         exact: Any = np.int64 if reach < _SAFE else object
         shown = np.zeros((block.groups, width), exact)
         centre = np.zeros((block.groups, width))
-        for start, _, together in _together(block, listed):
+        for start, _, together in by_grouping(block, listed):
             for part in self.model.placed(together):
                 inside = part.at >= 0
                 rows = start + part.at[inside]
@@ -198,7 +198,7 @@ class Fit:
         shown[picked, column] = np.rint(given[alone]).astype(np.int64) * factor
 
 
-def _together(
+def by_grouping(
     block: Block, listed: Sequence[Family | None]
 ) -> list[tuple[int, int, list[tuple[int, Family | None]]]]:
     """The families of a block by grouping: its first row, its size, and each weight's family."""

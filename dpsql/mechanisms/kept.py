@@ -199,7 +199,7 @@ class Kept:
     def mixed(self, seq: int) -> bool:
         """Whether a release is kept that was measured through a strategy."""
         stored = self.read(seq)
-        return stored is not None and bool(stored.mixes)
+        return stored is not None and (bool(stored.mixes) or stored.tabled is not None)
 
 
 def _coarser(merged: Ints, finer: Ints | None) -> bool:

@@ -19,10 +19,12 @@ from dpsql.schema import Dataset
 
 if TYPE_CHECKING:  # most statements have no use for one
     from dpsql.mechanisms.factorization import Factored
+    from dpsql.mechanisms.marginals import Marginals
 
 _KEPT = 64  # plans that are remembered
 _PLANNING = threading.Lock()
 _PLANS: OrderedDict[object, Factored | None] = OrderedDict()
+_TABLED: weakref.WeakKeyDictionary[Workload, Marginals | None] = weakref.WeakKeyDictionary()
 _MADE: weakref.WeakKeyDictionary[Workload, Factored] = weakref.WeakKeyDictionary()
 
 
@@ -68,3 +70,15 @@ def _factored(workload: Workload) -> Factored | None:
         return factored(workload)
     except ValueError:  # weights too large to be mixed
         return None
+
+
+def tabled(workload: Workload) -> Marginals | None:
+    """The residual plan for a workload; None where there is none."""
+    if len(workload.blocks) > 1 or len(workload.blocks[0].groupings) < 2:
+        return None
+    from dpsql.mechanisms.marginals import marginals
+
+    with _PLANNING:
+        if workload not in _TABLED:
+            _TABLED[workload] = marginals(workload)
+        return _TABLED[workload]

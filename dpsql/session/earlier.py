@@ -20,6 +20,7 @@ from dpsql.query.compile import Compiled
 
 if TYPE_CHECKING:
     from dpsql.mechanisms.factorization import Factored
+    from dpsql.mechanisms.marginals import Marginals
 
 REUSE = "reuse"
 QUOTED, LONGEST = 3, 60  # statements that are named, and characters of each
@@ -73,7 +74,7 @@ def settled(
     before: Found | None,
     compiled: Compiled,
     measured: Measurement,
-    plan: Factored | None = None,
+    plan: Factored | Marginals | None = None,
     *,
     alone: bool,
 ) -> tuple[Answered, int, list[str]]:

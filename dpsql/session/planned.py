@@ -80,12 +80,14 @@ def planned(ready: Ready, dataset: Dataset, terms: Terms, archive: Archive | Non
             share=SCRIPT_SHARE,
             most=MOST_PLANNED,
             queries=MOST_PLANNED,
+            tables=False,
         )
     else:
         statements, widths = _as_narrow(ready, halves)
         own = settings.backend  # a strategy's intervals are as wide as others of it are not
         asked = Asked(
             backend="auto" if own == "factorization" else own, accuracy=1.0, most=0,
+            tables=False,
             widest=lambda noises: max(width(noises[0]) for width in widths),
         )  # fmt: skip
     workloads = [statement.workload for statement in statements]
