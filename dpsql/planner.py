@@ -224,7 +224,9 @@ def as_precise(whole: Choice, workload: Workload, dataset: Dataset, terms: Terms
         least = plan.rmse * dataset.unit.max_rows
     share = (least / (whole.plan.rmse * dataset.unit.max_rows)) ** 2
     rho = max(math.ceil(whole.event.rho * min(share, 1.0)), 1)
-    asked = Asked(rho=rho / PICO, backend="gaussian" if plan is None else whole.backend, tables=False)
+    asked = Asked(
+        rho=rho / PICO, backend="gaussian" if plan is None else whole.backend, tables=False
+    )
     return _choice(asked.backend, workload, dataset, asked, terms)
 
 

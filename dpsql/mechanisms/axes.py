@@ -1,7 +1,7 @@
 """What is asked along one axis: every value, all prefixes, all ranges, or the rows of a matrix.
 
-A table over several axes asks W_1 x W_2 x ... of its cells (Kronecker). Everything is applied axis
-by axis; W itself is formed for given rows alone. With n the size of the axis and 1 its ones, a
+A table over several axes asks W_1 x W_2 x ... of its cells (Kronecker). W itself is formed for
+given rows alone. With n the size of the axis and 1 its ones, a
 workload splits into W 1 1'/n, which needs the total, and W C with C = I - 11'/n, which does not
 (Xiao et al. 2023, arXiv:2305.08175, for W = I).
 """
@@ -160,49 +160,8 @@ def quadratic(along: Along, inner: Floats) -> Floats:
             return each
 
 
-def answered(along: Along, cells: Floats, axis: int) -> Floats:
-    """W applied along an axis of an array: size values become answers."""
-    match along:
-        case Identity():
-            return cells
-        case Prefix():
-            sums: Floats = cells.cumsum(axis=axis)
-            return sums
-        case Ranges():
-            first, last = along.ends
-            empty = np.zeros_like(cells.take([0], axis=axis))
-            below = np.concatenate([empty, cells.cumsum(axis=axis)], axis=axis)
-            found: Floats = below.take(last + 1, axis=axis) - below.take(first, axis=axis)
-            return found
-        case Rows():
-            return moved(along.matrix.astype(np.float64), cells, axis)
-
-
-def weighted(along: Along, weights: Floats, axis: int) -> Floats:
-    """W' applied along an axis: weights on answers become weights on values."""
-    match along:
-        case Identity():
-            return weights
-        case Prefix():
-            return np.flip(np.flip(weights, axis).cumsum(axis=axis), axis)
-        case Ranges():
-            first, last = along.ends
-            front = np.moveaxis(weights, axis, 0)
-            steps = np.zeros((along.size + 1, *front.shape[1:]))
-            np.add.at(steps, first, front)
-            np.subtract.at(steps, last + 1, front)
-            return np.moveaxis(steps.cumsum(axis=0)[:-1], 0, axis)
-        case Rows():
-            return moved(along.matrix.T.astype(np.float64), weights, axis)
-
-
 def centred(gram: Floats) -> Floats:
     """C S C for a matrix S: rows and columns sum to nothing."""
     found = gram - gram.mean(axis=0)
     both: Floats = found - found.mean(axis=1, keepdims=True)
     return both
-
-
-def moved(matrix: Floats, values: Floats, axis: int) -> Floats:
-    """A matrix applied along an axis of an array."""
-    return np.moveaxis(np.tensordot(matrix, values, axes=(1, axis)), 0, axis)

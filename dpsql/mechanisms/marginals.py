@@ -9,7 +9,6 @@ one group alone mixes them.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.noises import Joint, Noise
 from dpsql.mechanisms.residual import plan
 from dpsql.mechanisms.spread import Fitted, Spread
-from dpsql.mechanisms.tables import Floats, Ints, Keys, Precisions, Rebuilt
+from dpsql.mechanisms.tables import Ints, Keys, Precisions, Rebuilt
 from dpsql.query.canon import families
 from dpsql.query.contrasts import Contrast
 from dpsql.query.linear import Block, Grouping, Workload

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -15,9 +16,10 @@ from dpsql.curator import mixed
 from dpsql.curator.mixed import footprint, reach
 from dpsql.curator.quote import GaussianNoise, LaplaceNoise, quote
 from dpsql.domain import Domain
+from dpsql.query.contrasts import Contrast
 from dpsql.query.linear import Block, Grouping, Term, Weight, Workload
 from dpsql.query.predicate import ALWAYS, FALSE, TRUE, Leaf
-from dpsql.query.strategy import Mixed, Strategy
+from dpsql.query.strategy import Mixed, Residuals, Strategy
 from tests.curator.brute import ADD, REPLACE, WIDE, cells, column, workloads
 from tests.curator.test_footprint import dataset, told
 
@@ -45,12 +47,73 @@ def strategies(draw, small: int = 9):
     return Strategy(tuple(parts))
 
 
-SMALL = strategies().filter(lambda found: found is not None)
+SIZES = {"a": 4, "b": 2, "c": 3}
 
 
-def values(part: Mixed, cell: dict[str, int]) -> list[int]:
+@st.composite
+def residuals(draw):
+    """Residual tables of some sets of keys, with up to two weights and perhaps a condition."""
+    domains = {name: Domain((name,), (size,)) for name, size in SIZES.items()}
+    merged = {name: np.arange(size) for name, size in SIZES.items()}
+    merged["a"] = np.array(
+        draw(st.permutations(draw(st.sampled_from([[0, 1, 2, 3], [0, 1, 2, 2]]))))
+    )
+    sizes = tuple(int(merged[name].max()) + 1 for name in SIZES)
+    every = [some for r in range(4) for some in itertools.combinations(range(3), r)]
+    sets = draw(st.lists(st.sampled_from(every), min_size=1, max_size=4, unique=True))
+    groupings = []
+    for keys in sets:
+        shape = [sizes[key] for key in keys]
+        strides = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
+        names = [list(SIZES)[key] for key in keys]
+        own = tuple(
+            (domains[n], merged[n], stride) for n, stride in zip(names, strides, strict=True)
+        )
+        groupings.append(Grouping(own, np.arange(math.prod(shape))))
+
+    def leaf(name: str) -> Leaf:
+        truth = st.lists(st.sampled_from([TRUE, FALSE]), min_size=SIZES[name], max_size=SIZES[name])
+        return Leaf(domains[name], np.array(draw(truth), np.uint8))
+
+    where = draw(st.sampled_from([ALWAYS, leaf("c"), leaf("a")]))
+    weights = [Weight((Term(ALWAYS),), draw(st.integers(1, 3))), Weight((Term(leaf("b")),))]
+    weights = weights[: draw(st.integers(1, 2))]
+    workload = Workload(
+        Domain(tuple(SIZES), tuple(SIZES.values())),
+        (Block(where, tuple(weights), tuple(groupings)),),
+    )
+    factors = draw(st.lists(st.integers(1, 7), min_size=len(sets), max_size=len(sets)))
+    numbers = st.lists(st.integers(-4, 4), min_size=len(weights) ** 2, max_size=len(weights) ** 2)
+    matrix = np.array(draw(numbers), np.int64).reshape(len(weights), -1)
+    return Strategy((Residuals(workload, sizes, tuple(sets), tuple(factors), matrix),))
+
+
+SMALL = st.one_of(strategies().filter(lambda found: found is not None), residuals())
+
+
+def contrast(size: int) -> np.ndarray:
+    """Q by its definition: signs by the parity of common bits, or n I - 11'."""
+    if size in (2, 4, 8, 16):
+        return np.array(
+            [[(-1) ** (i & j).bit_count() for j in range(size)] for i in range(1, size)]
+        )
+    return size * np.eye(size, dtype=np.int64) - 1
+
+
+def values(part: Mixed | Residuals, cell: dict[str, int]) -> list[int]:
     """What one row in a cell adds to the values of a part, by hand."""
     own = column(part.workload, cell)
+    if isinstance(part, Residuals):
+        found, start = [], 0
+        for keys, factor in zip(part.sets, part.factors, strict=True):
+            groups = math.prod(part.sizes[key] for key in keys)
+            table = np.array(own[start : start + groups * part.width]).reshape(groups, part.width)
+            kron = np.ones((1, 1), np.int64)
+            for key in keys:
+                kron = np.kron(kron, contrast(part.sizes[key]))
+            found += (factor * kron @ table @ part.matrix.T).reshape(-1).tolist()
+            start += groups * part.width
+        return found
     runs = [own[i : i + part.width] for i in range(0, len(own), part.width)]
     return [
         sum(int(a) * x for a, x in zip(row, run, strict=True))
@@ -106,6 +169,39 @@ def test_neighbours_are_no_farther_apart_than_is_charged(strategy, neighbours, r
     assert found.squared >= max(truth, 1)
     if found.exact:
         assert found.squared == max(truth, rows**2)
+
+
+@pytest.mark.parametrize("size", range(2, 20))
+def test_contrasts_are_what_they_say(size):
+    own, dense = Contrast(size), contrast(size)
+    assert (own.measured(np.eye(size, dtype=np.int64), 0) == dense).all()
+    assert dense.shape == (own.rows, size) and not dense.sum(axis=1).any()
+    assert (dense.T @ dense == np.where(np.eye(size), own.norm, own.inner)).all()
+    assert own.multiple * (size - 1) == own.norm * size
+    assert own.reach == max(np.abs(dense).sum(axis=1))
+    np.testing.assert_allclose(own.undone(np.eye(own.rows), 0), np.linalg.pinv(dense), atol=1e-12)
+
+
+@settings(deadline=None, max_examples=40, derandomize=True)
+@given(residuals())
+def test_residual_tables_beyond_64_bits_are_exact(strategy):
+    """As counts of 2^61 rows and more: in Python integers."""
+    (part,) = strategy.parts
+    for cell in cells(part.workload.domain):
+        codes = {name: np.array([code], np.int64) for name, code in cell.items()}
+        found = part.matvec(codes, np.array([(1 << 61) - 1], np.int64))
+        assert found.reshape(-1).tolist() == [((1 << 61) - 1) * x for x in values(part, cell)]
+
+
+@settings(deadline=None, max_examples=100, derandomize=True)
+@given(residuals())
+def test_all_groups_of_residual_tables_cost_the_same(strategy):
+    """A row moves them by the scale times its mixed weights, in whichever groups it is."""
+    (part,) = strategy.parts
+    for cell, move in moves(strategy).items():
+        codes = {name: np.array([code], np.int64) for name, code in cell}
+        ((_, weights),) = part.columns(codes, 1)
+        assert squares(move) == part.scale * int(((part.matrix @ weights) ** 2).sum())
 
 
 LIMITS = [{"WORK": 0}, {"PAIRS": 0}, {"HELD": 2}]

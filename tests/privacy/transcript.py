@@ -21,7 +21,7 @@ from dpsql.curator import noise
 from dpsql.curator.curator import Curator
 from dpsql.errors import Error
 from dpsql.query.linear import Workload
-from dpsql.query.strategy import Mixed
+from dpsql.query.strategy import Mixed, Residuals
 from dpsql.release import Release
 from dpsql.session import Session
 from tests.privacy.trial import NAME, USER, Row, charges, rows, table
@@ -43,7 +43,7 @@ class Tape:
 
     def insert(self, patch: pytest.MonkeyPatch) -> None:
         """Have the wall read what is true from here on, and draw its noise from here."""
-        matvec, mixed, noisy = Workload.matvec, Mixed.matvec, Curator._noisy
+        matvec, noisy = Workload.matvec, Curator._noisy
         inner: list[Workload] = []  # whose answers are about to be mixed
 
         def told(measured: Any, values: list[Any]) -> None:
@@ -56,12 +56,17 @@ class Tape:
                 told(workload, found)
             return found
 
-        def seen_mixed(part: Mixed, *args: Any) -> Any:
-            inner.append(part.workload)
-            found = mixed(part, *args)
-            inner.pop()
-            told(part, [found])
-            return found
+        def seen_through(kind: type[Mixed | Residuals]) -> Callable[..., Any]:
+            strategy = kind.matvec
+
+            def seen_mixed(part: Any, *args: Any) -> Any:
+                inner.append(part.workload)
+                found = strategy(part, *args)
+                inner.pop()
+                told(part, [found])
+                return found
+
+            return seen_mixed
 
         def out(curator: Curator, *args: Any) -> Any:
             self.workloads.append([])
@@ -79,7 +84,8 @@ class Tape:
             return self._rng.integers(-width, width, size, endpoint=True)
 
         patch.setattr(Workload, "matvec", seen)
-        patch.setattr(Mixed, "matvec", seen_mixed)
+        for kind in (Mixed, Residuals):
+            patch.setattr(kind, "matvec", seen_through(kind))
         patch.setattr(Curator, "_noisy", out)
         for name in ("gaussian", "laplace"):
             patch.setattr(noise, name, drawn)

@@ -57,7 +57,7 @@ def literal(value):
 def test_what_is_coarser_than_a_cube_is_free_and_agrees_to_the_last_digit(session):
     """DuckDB adds up the finest groups that were shown; every other answer is that sum."""
     release = ask(session, CUBE, rho=0.05)
-    assert not release.reused and release.backend == "gaussian"
+    assert not release.reused and release.backend == "factorization"
     with duckdb.connect() as judge:
         judge.execute("CREATE TABLE shown (sex TEXT, region TEXT, age INT, n BIGINT)")
         judge.executemany("INSERT INTO shown VALUES (?, ?, ?, ?)", release.rows)
