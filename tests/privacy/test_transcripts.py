@@ -16,6 +16,7 @@ from dpsql.curator import mixed, norms
 from dpsql.curator.columns import Moved
 from dpsql.curator.sensitivity import Sensitivity
 from dpsql.query import linear
+from dpsql.query.strategy import Residuals
 from dpsql.session import build
 from tests.privacy.transcript import ANALYSTS, PAIRS, Outcome, Question, bisecting, both, within
 
@@ -87,9 +88,10 @@ def test_what_is_charged_for_a_strategy_is_nearly_reached(pair, tmp_path):
     def planned() -> Generator[Question, Outcome, None]:
         yield "SELECT race, COUNT(*) FROM people GROUP BY CUBE (race)", {"rho": 0.01}
         yield "SELECT COUNT(*), COUNT_IF(age > 40), COUNT_IF(age > 60) FROM people", {"rho": 0.01}
+        yield "SELECT race, hours, COUNT(*) FROM people GROUP BY CUBE (race, hours)", {"rho": 0.01}
 
     (one, _), tapes = both(tmp_path, pair, planned)
-    assert len(one[1]) == 2
+    assert len(one[1]) == 3
     for charge, true, near in zip(one[1], *(tape.true for tape in tapes), strict=True):
         moved = sum((a - b) ** 2 for a, b in zip(true, near, strict=True))
         assert 0.8 * charge[4]["sensitivity_squared"] <= moved <= charge[4]["sensitivity_squared"]
@@ -121,6 +123,14 @@ def test_a_strategy_whose_matrix_is_forgotten_is_seen(tmp_path, monkeypatch):
     monkeypatch.setattr(mixed, "reach", forgotten)
     same, over = seen(tmp_path, "one row more")
     assert same and over > 0
+
+
+def test_residual_tables_whose_scale_is_forgotten_are_seen(tmp_path, monkeypatch):
+    """As if a row were counted in one of the tables alone."""
+    found = Residuals.scale.fget
+    monkeypatch.setattr(Residuals, "scale", property(lambda part: found(part) // len(part.sets)))
+    same, over = seen(tmp_path, "one row more")
+    assert same and over >= 2
 
 
 def test_a_sensitivity_from_a_constant_is_seen(tmp_path, monkeypatch):

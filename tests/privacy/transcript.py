@@ -219,6 +219,9 @@ LISTED = [
     "SELECT age // 10, rich, COUNT(*), COUNT(rich) FROM people GROUP BY ALL",
     "SELECT race, rich, COUNT(*) FROM people GROUP BY CUBE(race, rich)",
     "SELECT race, AVG(rich::INT), AVG(age), COUNT(*) FROM people GROUP BY ROLLUP(race)",
+    "SELECT race, rich, hours // 20, COUNT(*) FROM people GROUP BY CUBE(race, rich, hours // 20)",
+    "SELECT race, hours // 20, age // 10, AVG(rich::INT), COUNT(*) FROM people WHERE age < 60 "
+    "GROUP BY GROUPING SETS ((race, 2), (race, 3), (2, 3))",
     "SELECT SUM(hours), SUM(age), AVG(hours), SUM(age - 50) FROM people WHERE race <> 'Asian'",
     "SELECT STDDEV(age), VARIANCE(hours), VAR_POP(age * 2) FROM people",
     "SELECT race, COUNT(*) * 100.0 / COUNT(*) FILTER (WHERE age > 20) FROM people GROUP BY race",
