@@ -216,7 +216,9 @@ class Archive:
             if stored.tabled is not None:  # its tables say that
                 continue
             if stored.mixes:
-                best = better(best, _again(workload, seq, stored))
+                from dpsql.mechanisms.mixed import again
+
+                best = better(best, again(workload, seq, stored))
                 continue
             known = {family.key: at for at, family in enumerate(stored.families)}
             asked = [[f for f in block if f is not None] for block in families(workload)]
@@ -326,42 +328,38 @@ class Archive:
         )
 
     def _model(self, chosen: tuple[int, ...]) -> Model | Coarser | None:
-        if any(self._tabled(seq) for seq in chosen) and chosen not in self._models:
-            from dpsql.mechanisms.coarser import Coarser
-
-            stored = self._kept.read(chosen[0])
-            assert stored is not None
-            self._models[chosen] = Coarser(stored) if len(chosen) == 1 else None
         if chosen not in self._models:
-            from dpsql.mechanisms.fit import Model
-
-            measured: list[tuple[Family, Fraction]] = []
-            mixes = []
-            for seq in chosen:
-                stored = self._kept.read(seq)
-                assert stored is not None
-                variance = variance_of(stored.law)
-                mixes += [(mix, len(measured) + mix.first, variance) for mix in stored.mixes]
-                measured += [(family, variance) for family in stored.families]
-            self._models[chosen] = Model.of(measured, mixes)
+            self._models[chosen] = self._made(chosen)
             if len(self._models) > _MODELS:
                 self._models.popitem(last=False)
         return self._models[chosen]
 
-    def fit(self, chosen: tuple[int, ...]) -> Fit | Coarser:
-        """The fit of some releases, which have a model; tables are one."""
-        with self._lock:
-            if self._tabled(chosen[0]):
-                from dpsql.mechanisms.coarser import Coarser
+    def _made(self, chosen: tuple[int, ...]) -> Model | Coarser | None:
+        from dpsql.mechanisms.coarser import Coarser
+        from dpsql.mechanisms.fit import Model
 
-                tables = self._model(chosen)
-                assert isinstance(tables, Coarser)
-                return tables
+        measured: list[tuple[Family, Fraction]] = []
+        mixes = []
+        for seq in chosen:
+            stored = self._kept.read(seq)
+            assert stored is not None
+            if stored.tabled is not None:
+                return Coarser(stored) if len(chosen) == 1 else None
+            variance = variance_of(stored.law)
+            mixes += [(mix, len(measured) + mix.first, variance) for mix in stored.mixes]
+            measured += [(family, variance) for family in stored.families]
+        return Model.of(measured, mixes)
+
+    def fit(self, chosen: tuple[int, ...]) -> Fit | Coarser:
+        """The fit of some releases, which have a model; tables of one release are both."""
+        with self._lock:
             if chosen not in self._fits:
                 from dpsql.mechanisms.fit import Fit, Model
 
                 model = self._model(chosen)
-                assert isinstance(model, Model)
+                if not isinstance(model, Model):
+                    assert model is not None
+                    return model
                 values: list[NDArray[Any]] = []
                 for seq in chosen:
                     stored = self._kept.read(seq)
@@ -371,18 +369,6 @@ class Archive:
                 if len(self._fits) > _MODELS:
                     self._fits.popitem(last=False)
             return self._fits[chosen]
-
-
-def _again(workload: Workload, seq: int, stored: Stored) -> Found | None:
-    """The answers that a strategy was measured for."""
-    from dpsql.mechanisms.mixed import Again
-
-    answered = Again.of(workload, stored)
-    if answered is None:
-        return None
-    spreads = answered.spreads()
-    worst = max((spread.worst() for spread in spreads), default=0.0)
-    return Found(worst, (seq,), answered, spreads)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

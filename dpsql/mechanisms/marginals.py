@@ -36,6 +36,7 @@ from dpsql.query.strategy import Residuals, Strategy
 
 _LEAST = 1 << 6  # factor of a residual table: the plan is realised within 1 / 128
 _SCALE = 1 << 88  # of the square of what a row moves: noise for it can be drawn at any price
+_HEAVIEST = 1 << 22  # weight: sums of 2^40 rows have 62 bits
 _SETS = 1 << 10  # of keys, all subsets of the groupings
 _KEYS = 12  # of a grouping
 
@@ -111,10 +112,11 @@ def marginals(workload: Workload) -> Marginals | None:
     if read is None:
         return None
     sizes, axes, places = read
+    heaviest = max(weight.largest for weight in block.weights)
     weights: dict[Keys, float] = {}
     for keys, at in places:
         weights[keys] = weights.get(keys, 0.0) + 1.0 / len(at)
-    if len(weights) < 2 or max(map(len, weights)) > _KEYS:
+    if len(weights) < 2 or max(map(len, weights)) > _KEYS or heaviest > _HEAVIEST:
         return None
     tables = list(weights)
     found = plan([Identity(n) for n in sizes], tables, np.array(list(weights.values())))
@@ -135,7 +137,6 @@ def marginals(workload: Workload) -> Marginals | None:
         part = Residuals(made, sizes, sets, factors, matrix)
     except ValueError:  # weights too large to be mixed, or that cannot be told apart
         return None
-    heaviest = max(weight.largest for weight in block.weights)
     moved = sum((heaviest * int(row)) ** 2 for row in np.abs(matrix).sum(axis=1))
     if part.scale * moved > _SCALE:
         return None

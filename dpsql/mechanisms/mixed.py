@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpsql.accounting.mixes import Mix
 from dpsql.accounting.stored import Stored
 from dpsql.mechanisms.design import Design
-from dpsql.mechanisms.found import Answered
+from dpsql.mechanisms.found import Answered, Found
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.noises import Joint
 from dpsql.mechanisms.spread import Fitted, Spread
@@ -166,3 +166,13 @@ class Again:
                 )
             found.append((of, at, scale))
         return found
+
+
+def again(workload: Workload, seq: int, stored: Stored) -> Found | None:
+    """The answers that a strategy was measured for, by charge `seq`."""
+    answered = Again.of(workload, stored)
+    if answered is None:
+        return None
+    spreads = answered.spreads()
+    worst = max((spread.worst() for spread in spreads), default=0.0)
+    return Found(worst, (seq,), answered, spreads)
