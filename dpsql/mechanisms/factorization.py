@@ -8,6 +8,7 @@ released has no bias.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,7 +82,8 @@ class Factored:
     """A strategy for a workload, and how answers are made of its values.
 
     `lower` is a bound from below on the root of the mean squared error of any strategy, and `rmse`
-    this one's, at noise that costs rho = 1/2; both as `importance` weighs the queries.
+    this one's, at noise that costs rho = 1/2; both as `importance` weighs the queries. With
+    `largest` they are of the largest squared error.
     """
 
     workload: Workload
@@ -89,6 +91,12 @@ class Factored:
     solved: tuple[Solved, ...]
     rmse: float
     lower: float
+    largest: bool
+
+    @property
+    def ratio(self) -> float:
+        """The error to the bound on that of any strategy, at least 1."""
+        return max(1.0, self.rmse / self.lower)
 
     def made_for(self, workload: Workload) -> Factored:
         """The same for another workload of the same queries in the same order."""
@@ -99,7 +107,7 @@ class Factored:
             for each in self.solved
         )
         strategy = Strategy(tuple(each.part for each in solved))
-        return Factored(workload, strategy, tuple(solved), self.rmse, self.lower)
+        return dataclasses.replace(self, workload=workload, strategy=strategy, solved=solved)
 
     def spreads(self, law: Gaussian) -> tuple[Spread, ...]:
         """What will be known of each SELECT's answers, before anything is measured."""
@@ -150,28 +158,29 @@ def _joint(estimates: Sequence[Floats], spreads: Sequence[Spread]) -> tuple[Join
     )
 
 
-def factored(workload: Workload) -> Factored:
-    """The strategy of least weighted squared error that is found for a workload.
+def factored(workload: Workload, *, largest: bool = False) -> Factored:
+    """The strategy of least weighted squared error, or least `largest` one, that is found.
 
-    Clusters of SELECTs that cannot be
-    planned together have a part each; at rho_c they err by e_c / rho_c, so that rho_c is in
-    proportion to sqrt(e_c). Nothing depends on how fast the machine is: a plan that is made again
-    is the same.
+    Clusters of SELECTs that cannot be planned together have a part each; at rho_c they err by
+    e_c / rho_c, so that rho_c is in proportion to sqrt(e_c) for the least sum, to e_c for the least
+    of the largest. Nothing depends on how fast the machine is: a plan that is made again is the
+    same.
     """
-    wanted = importance(workload)
+    wanted = importance(workload, largest=largest)
     drafts = []
     for cluster in clusters(workload):
         mine = np.concatenate([wanted[at].reshape(-1) for at in cluster.places])
-        drafts.append(_draft(cluster, mine))
-    total = sum(math.sqrt(draft.error) for draft in drafts)
-    scales = [math.sqrt(math.sqrt(draft.error) / total) for draft in drafts]
-    solved = _solved(drafts, scales)
+        drafts.append(_draft(cluster, mine, largest))
+    parts = [draft.error if largest else math.sqrt(draft.error) for draft in drafts]
+    solved = _solved(drafts, [math.sqrt(part / sum(parts)) for part in parts])
+    lower = [draft.lower for draft in drafts]
     return Factored(
         workload,
         Strategy(tuple(each.part for each in solved)),
         solved,
-        total,
-        math.sqrt(sum(draft.lower for draft in drafts)),
+        math.sqrt(sum(parts)) if largest else sum(parts),
+        math.sqrt(max(lower) if largest else sum(lower)),
+        largest,
     )
 
 
@@ -179,7 +188,7 @@ def factored(workload: Workload) -> Factored:
 class _Draft:
     """A cluster with T (rows, width) of sensitivity 1, the error of its answers and a bound on it.
 
-    The error is the weighted sum of squares at a variance of 1.
+    The error is the weighted sum of squares, or the largest, at a variance of 1.
     """
 
     cluster: Cluster
@@ -220,44 +229,55 @@ def _square(root: Floats) -> Floats:
     return np.concatenate([root, rest])
 
 
-def _draft(cluster: Cluster, wanted: Floats) -> _Draft:
+def _draft(cluster: Cluster, wanted: Floats, largest: bool) -> _Draft:
     """The best noise for one cluster; of a SELECT that is too large, for the weights of a group."""
     columns, times = cluster.columns, 1
     if not cluster.whole:
         (block,) = cluster.workload.blocks
         times = len(block.groupings)
         wanted = wanted.reshape(-1, columns.queries).sum(axis=0)
-    found = _covariance(columns, wanted)
-    size = float(wanted.sum()) * times
+    found = _covariance(columns, None if largest else wanted)
+    size = (1.0 if largest else float(wanted.sum())) * times
     return _Draft(
         cluster, found.root / math.sqrt(times), size * found.rmse**2, size * found.lower**2
     )
 
 
-def _covariance(columns: Distinct, wanted: Floats) -> NoiseCovariance:
-    """The noise of least weighted error; of many columns it is looked for in the cache on disk."""
+def _covariance(columns: Distinct, wanted: Floats | None) -> NoiseCovariance:
+    """The noise of least weighted error, without weights of the least largest one.
+
+    Of many columns it is looked for in the cache on disk.
+    """
     listed = columns.small()
     gap = GAP if columns.size <= MANY else WIDE
     name, cache = "", StrategyCache(folder())
     if columns.size > MANY:
-        name = key("weighted error", columns=listed, weights=wanted, gap=gap)
+        if wanted is None:
+            name = key("largest error", columns=listed, gap=gap)
+        else:
+            name = key("weighted error", columns=listed, weights=wanted, gap=gap)
         known = cache.covariance(name)
         if known is not None:
             return known
-    found = noise_covariance(ListedColumns(listed), columns.queries, weights=wanted, gap=gap)
+    found = noise_covariance(
+        ListedColumns(listed), columns.queries, weights=wanted, largest=wanted is None, gap=gap
+    )
     if name:
         cache.keep_covariance(name, found)
     return found
 
 
-def importance(workload: Workload) -> list[Floats]:
+def importance(workload: Workload, *, largest: bool = False) -> list[Floats]:
     """Of each block the weight of its queries' squared errors, (groups, weights).
 
     All queries of a workload are on one scale, in units of their largest weight; one on a larger
     scale is to have less noise, and its error counts as much more: of independent queries one that
     is twice as large has half the stddev. Each grouping has the same weight, which its groups have
     in equal parts: else a table of many cells would leave none of the price to a total beside it.
+    For the `largest` error all are alike: on one scale, all are to have the same noise.
     """
+    if largest:
+        return [np.ones((block.groups, len(block.weights))) for block in workload.blocks]
     found = []
     heaviest = max((w.largest for block in workload.blocks for w in block.weights), default=1)
     for block in workload.blocks:

@@ -115,7 +115,7 @@ def noise_covariance(
         variances = np.diagonal(noise) / shares * seen.bound
         error = math.sqrt(float(variances.max() if largest else shares @ variances))
         if best is None or error < best[0]:
-            best = error, noise / (root * root.T) * seen.bound, seen.bound
+            best = error, noise * seen.bound, root, seen.bound
         close = error / math.sqrt(lower) - 1
         if close <= gap or late:
             break
@@ -127,12 +127,13 @@ def noise_covariance(
             shares = shares / shares.sum()
     if best is None:
         raise UsageError("no covariance has been certified in time; more time or a wider gap does")
+    error, noise, root, bound = best
     return NoiseCovariance(
-        best[1],
-        _root(best[1], active.columns),
+        noise / (root * root.T),
+        _root(noise, root, active.columns),
         math.sqrt(lower),
-        max(best[0], math.sqrt(lower)),
-        best[2],
+        max(error, math.sqrt(lower)),
+        bound,
         active.columns.shape[1],
         rounds,
     )
@@ -207,10 +208,14 @@ def _covariance(columns: Floats, weights: Floats) -> tuple[Floats, Floats]:
     return (vectors * roots) @ vectors.T, (vectors / roots) @ vectors.T
 
 
-def _root(covariance: Floats, columns: Floats) -> Floats:
-    """T: the symmetric root of S^-1, or its rows on the span of the columns where that is less."""
+def _root(noise: Floats, root: Floats, columns: Floats) -> Floats:
+    """T: the symmetric root of S^-1, or its rows on the span of the columns where that is less.
+
+    S is `noise` on weighted queries, what lies off the span left out: weights would enlarge that.
+    """
     rank = int(np.linalg.matrix_rank(columns))
-    values, vectors = np.linalg.eigh(covariance)
-    if rank == len(values):
-        return np.asarray((vectors / np.sqrt(values)) @ vectors.T, np.float64)
-    return np.asarray(vectors[:, -rank:].T / np.sqrt(values[-rank:])[:, None], np.float64)
+    values, vectors = np.linalg.eigh(noise)
+    inner = (vectors[:, -rank:] * values[-rank:]) @ vectors[:, -rank:].T
+    values, vectors = np.linalg.eigh(inner / (root * root.T))
+    some = vectors[:, -rank:].T / np.sqrt(values[-rank:])[:, None]
+    return np.asarray(some if rank < len(values) else vectors @ some, np.float64)

@@ -77,6 +77,7 @@ def planned(ready: Ready, dataset: Dataset, terms: Terms, archive: Archive | Non
             settings.epsilon,
             settings.rho,
             settings.backend,
+            objective=settings.objective,
             share=SCRIPT_SHARE,
             most=MOST_PLANNED,
             queries=MOST_PLANNED,

@@ -13,7 +13,9 @@ from dpsql.accounting.events import Gaussian
 from dpsql.accounting.stored import Stored
 from dpsql.curator.mixed import reach
 from dpsql.mechanisms.factorization import factored, importance
+from dpsql.mechanisms.largest import smallest_largest
 from dpsql.mechanisms.mixed import Again
+from dpsql.mechanisms.rows import Listed
 from dpsql.query.linear import Workload
 from tests.curator.brute import ADD, cells, column, workloads
 from tests.curator.test_footprint import dataset
@@ -102,3 +104,43 @@ def test_the_error_is_what_the_strategy_that_is_measured_has(sql: str) -> None:
     )
     assert math.sqrt(error) == pytest.approx(plan.rmse, rel=5e-3)
     assert plan.lower <= plan.rmse * (1 + 1e-9)
+
+
+PREFIXES = ", ".join(f"COUNT(*) FILTER (WHERE age <= {age})" for age in range(6))
+RANGES = ", ".join(
+    f"COUNT(*) FILTER (WHERE age BETWEEN {low} AND {high})"
+    for low in range(6)
+    for high in range(low, 6)
+)
+
+
+@pytest.mark.parametrize("listed", [PREFIXES, RANGES])
+def test_the_largest_error_is_within_half_a_percent_of_gamma_2(listed: str) -> None:
+    """Of the strategy that is measured, at the sensitivity of its integers."""
+    asked = workload(f"SELECT {listed} FROM town")
+    plan = factored(asked, largest=True)
+    squared = reach(plan.strategy, dataset(ADD)).squared
+    (spread,) = plan.spreads(Gaussian(squared, Fraction(squared)))
+    (block,) = asked.blocks
+    cells = np.stack([w.values(CODES, CELLS) for w in block.weights]).astype(np.int64)
+    least = smallest_largest(Listed(np.unique(cells, axis=1)), gap=1e-4)
+    assert least.lower * (1 - 1e-9) <= math.sqrt(spread.worst()) <= least.lower * 1.005
+    total = factored(asked)
+    assert total.largest is False and plan.largest is True
+    assert spread.worst() < 0.95 * total.spreads(Gaussian(squared, Fraction(squared)))[0].worst()
+
+
+def test_clusters_share_the_price_so_that_their_largest_errors_are_equal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dpsql.mechanisms.clusters.QUERIES", 6)
+    asked = workload(
+        f"SELECT {PREFIXES} FROM town UNION ALL "
+        "SELECT COUNT(*), COUNT(*), COUNT_IF(smoker), COUNT(*), COUNT(*), COUNT(*) FROM town"
+    )
+    plan = factored(asked, largest=True)
+    assert len(plan.strategy.parts) == 2
+    squared = sum(reach(plan.strategy, dataset(ADD)).parts)
+    worst = [s.worst() for s in plan.spreads(Gaussian(squared, Fraction(squared)))]
+    assert worst[0] == pytest.approx(worst[1], rel=0.02)
+    assert math.sqrt(max(worst)) == pytest.approx(plan.rmse, rel=5e-3)
