@@ -99,7 +99,7 @@ def footprint(strategy: Strategy, dataset: Dataset, variance: Fraction) -> Footp
         grades = np.ceil(_squares(part, told) * (GRADES * dataset.unit.max_rows**2 / squared))
         losses = [-(-top * int(grade) // GRADES) for grade in np.minimum(grades, GRADES)]
         table = np.array(losses, np.int64).reshape([of.number for of in told.values()])
-        least, factor = reduced(told, table, False)
+        least, factor = reduced({name: of.of for name, of in told.items()}, table, False)
         constant += least
         factors += [factor] if factor is not None else []
     if constant >= price.rho or not factors:

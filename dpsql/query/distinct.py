@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.query.canon import Family, families, parts
-from dpsql.query.linear import Classes, Workload, alike, ranked
+from dpsql.query.linear import Classes, Workload, alike, numbered
 
 Ints = NDArray[np.int64]
 States = NDArray[Any]  # of the smallest whole numbers that hold them: there are many
@@ -124,7 +124,7 @@ def _order(listed: Sequence[Family]) -> dict[str, Ints]:
             if name not in met:
                 met[name] = classes
             elif met[name] is not classes:
-                met[name] = ranked(met[name] * (int(classes.max()) + 1) + classes).of
+                met[name] = numbered(met[name] * (int(classes.max()) + 1) + classes).of
     return dict(sorted(met.items(), key=lambda item: (int(item[1].max()), item[0])))
 
 
@@ -145,7 +145,7 @@ class _Walk:
         for name in reversed(names):
             rows = table.reshape(-1, table.shape[-1])
             told = alike(rows)
-            first = ranked(order[name]).first  # a code of each class that all tell apart
+            first = numbered(order[name]).first  # a code of each class that all tell apart
             after = rows[told.first][:, family.classes[name][first]]
             steps[name] = after.astype(np.min_scalar_type(int(after.max())))
             table = told.of.reshape(table.shape[:-1])
