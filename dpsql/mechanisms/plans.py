@@ -13,6 +13,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from dpsql.curator.quote import moved
+from dpsql.mechanisms.threads import one_thread
 from dpsql.query.canon import families
 from dpsql.query.linear import Workload
 from dpsql.schema import Dataset
@@ -69,6 +70,7 @@ def _factored(workload: Workload, largest: bool) -> Factored | None:
     from dpsql.mechanisms.factorization import factored
 
     try:
-        return factored(workload, largest=largest)
+        with one_thread():
+            return factored(workload, largest=largest)
     except ValueError:  # weights too large to be mixed
         return None

@@ -110,6 +110,17 @@ def families(workload: Workload) -> tuple[tuple[Family | None, ...], ...]:
     return found
 
 
+def placed(workload: Workload) -> Iterator[tuple[Family | None, Ints]]:
+    """The families of a workload, and where among all its answers that of each group is."""
+    start = 0
+    for block, listed in zip(workload.blocks, families(workload), strict=True):
+        width = len(block.weights)
+        for (row, _, column, _), family in zip(parts(block), listed, strict=True):
+            origin = np.zeros(0, np.int64) if family is None else family.origin
+            yield family, start + (row + origin) * width + column
+        start += block.groups * width
+
+
 def remember(block: Block, known: _Families) -> None:
     """Keep the families of a block that were found as those of another: in any workload it is the
     same, for what a block does not mention makes no difference to it."""
