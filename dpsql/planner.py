@@ -9,13 +9,11 @@ a hundredth of the grant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from dpsql.accounting.convert import epsilon_of, rho_of
 from dpsql.accounting.events import PICO, Event, Gaussian
@@ -29,8 +27,8 @@ from dpsql.errors import UsageError
 from dpsql.mechanisms import gaussian, laplace
 from dpsql.mechanisms.finest import largest
 from dpsql.mechanisms.found import Found
-from dpsql.mechanisms.law import nominal, stddev
-from dpsql.mechanisms.noises import Alike, Noise
+from dpsql.mechanisms.law import nominal
+from dpsql.mechanisms.noises import Alike, Noise, error
 from dpsql.mechanisms.plans import factorized, tabled
 from dpsql.query.canon import families
 from dpsql.query.linear import Workload
@@ -49,6 +47,7 @@ CLOSE = 1e-6  # of a variance: what rounding may add to it
 _WORTH = 0.01  # less error than that is not worth a strategy
 QUERIES, MOST = 48, 1 << 23  # of a statement, and cells times their square: soon planned
 BACKENDS = ("auto", "gaussian", "laplace", "factorization")
+OBJECTIVES = ("total", "largest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +83,30 @@ class Asked:
     backend: str = "auto"
     accuracy: float | None = None
     widest: Callable[[tuple[Noise, ...]], float] | None = None
+    objective: str = "total"
     share: int = DEFAULT_SHARE
     most: int = MOST
     queries: int = QUERIES
     tables: bool = True
+
+    @property
+    def largest(self) -> bool:
+        """Whether a strategy is to have the least largest error, which an accuracy is about."""
+        return self.objective == "largest" or self.accuracy is not None
+
+    def plan(
+        self, workload: Workload, dataset: Dataset, *, named: bool = False
+    ) -> Factored | Marginals | None:
+        """The strategy that is looked for, None for none.
+
+        One in the space of the questions where these are few, which is the best, or nearly; else a
+        residual plan; else, where it is `named`, the former.
+        """
+        if not self.plans(workload):
+            found = tabled(workload, largest=self.largest) if self.tables else None
+            if found is not None or not named:
+                return found
+        return factorized(workload, dataset, largest=self.largest)
 
     def plans(self, workload: Workload) -> bool:
         """Whether to look for a strategy: at what the cells and the queries make of it."""
@@ -142,27 +161,15 @@ def choose(workload: Workload, dataset: Dataset, asked: Asked, terms: Terms) -> 
     if terms.pure:
         return _choice("laplace", workload, dataset, asked, terms)
     alone = _choice("gaussian", workload, dataset, asked, terms)
-    if _plan(workload, dataset, asked) is None:
+    if asked.plan(workload, dataset) is None:
         return alone
     mixed = _choice("factorization", workload, dataset, asked, terms)
     if asked.accuracy is not None:
         return min(alone, mixed, key=lambda choice: choice.event.rho)
-    better = error(workload, mixed.noises(workload)) < (1.0 - _WORTH) * rmse(workload, alone.event)
-    return mixed if better else alone
-
-
-def _plan(workload: Workload, dataset: Dataset, asked: Asked) -> Factored | Marginals | None:
-    """The strategy that is considered for a workload, or None.
-
-    One in the space of the questions where these are few, or it is named; for more, a residual
-    plan. Of several queries in tables that is the best strategy, or nearly.
-    """
-    if asked.plans(workload):
-        return factorized(workload, dataset)
-    found = tabled(workload) if asked.tables else None
-    if found is None and asked.backend == "factorization":
-        return factorized(workload, dataset)
-    return found
+    errors = [error(workload, each.noises(workload)) for each in (mixed, alone)]
+    if asked.largest:
+        errors = [math.sqrt(_target(each)) for each in (mixed, alone)]
+    return mixed if errors[0] < (1.0 - _WORTH) * errors[1] else alone
 
 
 def as_good(found: Found, choice: Choice) -> bool:
@@ -216,7 +223,7 @@ def as_precise(whole: Choice, workload: Workload, dataset: Dataset, terms: Terms
     from dpsql.mechanisms.factorization import Factored
 
     assert isinstance(whole.plan, Factored)
-    plan = factorized(workload, dataset)
+    plan = factorized(workload, dataset, largest=whole.plan.largest)
     if plan is None:
         heaviest = max((w.largest for b in workload.blocks for w in b.weights), default=1)
         least = math.sqrt(moved(workload, dataset).squared) / max(heaviest, 1)
@@ -225,7 +232,10 @@ def as_precise(whole: Choice, workload: Workload, dataset: Dataset, terms: Terms
     share = (least / (whole.plan.rmse * dataset.unit.max_rows)) ** 2
     rho = max(math.ceil(whole.event.rho * min(share, 1.0)), 1)
     asked = Asked(
-        rho=rho / PICO, backend="gaussian" if plan is None else whole.backend, tables=False
+        rho=rho / PICO,
+        backend="gaussian" if plan is None else whole.backend,
+        objective="largest" if whole.plan.largest else "total",
+        tables=False,
     )
     return _choice(asked.backend, workload, dataset, asked, terms)
 
@@ -246,14 +256,16 @@ def candidates(
     found = []
     names = ["laplace"]
     if not terms.pure:
-        mixed = given.plan is not None or _plan(workload, dataset, asked) is not None
+        mixed = given.plan is not None or asked.plan(workload, dataset) is not None
         names = [*(["factorization"] if mixed else []), "gaussian", "laplace"]
     for name in names:
         choice = given
         if name != given.backend:
             choice = _choice(name, workload, dataset, asked, terms)
         paid = None if charged is None else charged(choice)
-        found.append(Candidate(name, choice.price, error(workload, choice.noises(workload)), paid))
+        rms = error(workload, choice.noises(workload))
+        ratio = None if choice.plan is None else choice.plan.ratio
+        found.append(Candidate(name, choice.price, rms, paid, ratio))
     return tuple(found)
 
 
@@ -270,7 +282,7 @@ def _choice(
                 "use backend laplace, or ask the owner for a grant with a delta above 0"
             )
         case "factorization":
-            plan = _plan(workload, dataset, asked)
+            plan = asked.plan(workload, dataset, named=True)
             if plan is None:
                 return _choice("gaussian", workload, dataset, asked, terms)
             if asked.accuracy is not None:
@@ -334,12 +346,12 @@ def _laplace(found: Sensitivity, asked: Asked, terms: Terms) -> Drawn:
         rho = rho_of(asked.epsilon, terms.delta)
         if rho < 1:
             return pure
-        return min(pure, laplace.noise_at_rho(found.absolute, found.largest, rho), key=_scale)
+        return min(
+            pure,
+            laplace.noise_at_rho(found.absolute, found.largest, rho),
+            key=lambda noise: noise.scale,
+        )
     return laplace.noise_at_rho(found.absolute, found.largest, _rho(asked, terms))
-
-
-def _scale(noise: LaplaceNoise) -> Fraction:
-    return noise.scale
 
 
 def _rho(asked: Asked, terms: Terms) -> int:
@@ -376,25 +388,3 @@ def cost(event: Event, terms: Terms) -> Cost:
         return Cost(event.rho / PICO, pure or 0.0, 0.0)
     epsilon = epsilon_of(event.rho, terms.delta)
     return Cost(event.rho / PICO, epsilon if pure is None else min(pure, epsilon), terms.delta)
-
-
-def error(workload: Workload, noises: Sequence[Noise]) -> float:
-    """As `rmse`, for answers of which each has a noise of its own."""
-    total, count = 0.0, 0
-    for block, noise in zip(workload.blocks, noises, strict=True):
-        for at, weight in enumerate(block.weights):
-            scale = {at: 1.0 / max(weight.largest, 1)}
-            each = np.broadcast_to(noise.moment(scale, scale), block.groups)
-            total, count = total + float(each.sum()), count + block.groups
-    return math.sqrt(total / count) if count else 0.0
-
-
-def rmse(workload: Workload, event: Event) -> float:
-    """Root of the mean squared error of the linear queries, each in units of its largest weight.
-
-    For counts that is in rows.
-    """
-    sigma = stddev(event)
-    squares = [(b.groups, max(w.largest, 1) ** -2) for b in workload.blocks for w in b.weights]
-    queries = sum(groups for groups, _ in squares)
-    return sigma * math.sqrt(sum(g * s for g, s in squares) / queries) if queries else 0.0

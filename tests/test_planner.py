@@ -18,7 +18,8 @@ from dpsql.curator.quote import GaussianNoise, LaplaceNoise
 from dpsql.domain import Domain
 from dpsql.errors import UsageError
 from dpsql.mechanisms.law import stddev
-from dpsql.planner import Asked, Terms, candidates, choose, cost, pico, rmse
+from dpsql.mechanisms.noises import Alike, error
+from dpsql.planner import Asked, Terms, candidates, choose, cost, pico
 from dpsql.query.linear import Block, Grouping, Table, Term, Weight, Workload
 from dpsql.query.predicate import ALWAYS, FALSE, TRUE, Leaf
 from dpsql.schema import Column, Dataset, Kind, Neighbours, Source, Unit
@@ -268,16 +269,34 @@ def test_a_strategy_is_chosen_only_where_it_errs_less():
     assert alone.backend == "gaussian"  # there is nothing to plan
 
 
+def test_the_objective_decides_what_a_plan_makes_least():
+    """Of running counts: their total squared error, or the largest of them."""
+    domain = Domain(("age",), (100,))
+    tables = [np.where(np.arange(100) < n, TRUE, FALSE) for n in range(10, 101, 10)]
+    upto = [Weight((Term(Leaf(domain, table.astype(np.uint8))),)) for table in tables]
+
+    def errors(objective: str) -> tuple[float, float]:
+        asked = Asked(rho=0.01, objective=objective)
+        found = plan(asked, of=workload(*upto))
+        first = candidates(workload(*upto), dataset(), asked, TERMS, found)[0]
+        assert first.backend == found.backend == "factorization" and 1.0 <= first.ratio < 1.02
+        return first.rmse, math.sqrt(found.plan.spreads(found.event)[0].worst())
+
+    (total, widest), (other, evened) = errors("total"), errors("largest")
+    assert total < other < 1.02 * total and evened < 0.97 * widest
+    assert evened == pytest.approx(other, rel=0.02)  # all are alike
+
+
 def test_errors_are_in_units_of_the_largest_weight():
     ages = Weight((Term(ALWAYS, Table(Domain(("age",), (100,)), np.arange(100))),))
     event = Gaussian(1, Fraction(99**2))
-    assert rmse(counts(3), event) == pytest.approx(99.0)
-    assert rmse(workload(ages), event) == pytest.approx(1.0)
+    assert error(counts(3), (Alike(event),)) == pytest.approx(99.0)
+    assert error(workload(ages), (Alike(event),)) == pytest.approx(1.0)
     both = Workload(
         Domain(("age",), (100,)),
         (Block(ALWAYS, (ages,), (BY_AGE,)), Block(ALWAYS, (COUNT,), (TOTAL,))),
     )
-    assert rmse(both, event) == pytest.approx(math.sqrt((100 * 1 + 99**2) / 101))
+    assert error(both, (Alike(event),) * 2) == pytest.approx(math.sqrt((100 * 1 + 99**2) / 101))
 
 
 def test_a_plan_is_never_lent_to_a_workload_over_other_columns():

@@ -26,7 +26,7 @@ from dpsql.mechanisms.factorization import mixing
 from dpsql.mechanisms.found import Answered
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.noises import Joint, Noise
-from dpsql.mechanisms.residual import plan
+from dpsql.mechanisms.residual import even, plan
 from dpsql.mechanisms.spread import Fitted, Spread
 from dpsql.mechanisms.tables import Ints, Keys, Precisions, Rebuilt
 from dpsql.query.canon import families
@@ -37,6 +37,7 @@ from dpsql.query.strategy import Residuals, Strategy
 _LEAST = 1 << 6  # factor of a residual table: the plan is realised within 1 / 128
 _SCALE = 1 << 88  # of the square of what a row moves: noise for it can be drawn at any price
 _HEAVIEST = 1 << 22  # weight: sums of 2^40 rows have 62 bits
+_GAP = 1e-2  # that the largest error may be above the least
 _SETS = 1 << 10  # of keys, all subsets of the groupings
 _KEYS = 12  # of a grouping
 
@@ -45,13 +46,15 @@ _KEYS = 12  # of a grouping
 class Marginals:
     """A residual plan for a workload of one block, and how answers are made of its values.
 
-    Of each grouping `places` has its table's keys, and where in the table each group is.
+    Of each grouping `places` has its table's keys, and where in the table each group is. `ratio` is
+    the error to that of the best strategy; None where not everybody counts alike in all tables.
     """
 
     workload: Workload
     part: Residuals
     places: tuple[tuple[Keys, Ints], ...]
     strategy: Strategy
+    ratio: float | None
 
     def spreads(self, law: Gaussian) -> tuple[Spread, ...]:
         """What will be known of the answers, before anything is measured."""
@@ -99,8 +102,9 @@ class Marginals:
         return Tabled(part.sizes, part.sets, part.factors, part.matrix, noisy)
 
 
-def marginals(workload: Workload) -> Marginals | None:
-    """The residual plan for a workload of one block with several sets of keys.
+def marginals(workload: Workload, *, largest: bool = False) -> Marginals | None:
+    """The residual plan for a workload of one block with several sets of keys: that of least total
+    squared error, or of the least `largest` one.
 
     None where its groupings are no full tables, where these are too large, or where the weights of
     a group cannot be mixed.
@@ -119,13 +123,20 @@ def marginals(workload: Workload) -> Marginals | None:
     if len(weights) < 2 or max(map(len, weights)) > _KEYS or heaviest > _HEAVIEST:
         return None
     tables = list(weights)
-    found = plan([Identity(n) for n in sizes], tables, np.array(list(weights.values())))
+    each = [Identity(n) for n in sizes]
+    if largest:
+        best = even(each, tables, gap=_GAP)
+        found, least = best.plan, best.bound
+    else:
+        found = plan(each, tables, np.array(list(weights.values())))
+        least = found.total(0.5)
     sets = found.closure.columns
     if len(sets) > _SETS:
         return None
     groupings = tuple(_grouping(keys, sizes, axes) for keys in sets)
     made = part_of(Workload(workload.domain, (Block(block.where, block.weights, groupings),)), [0])
-    if None in families(made)[0]:
+    (listed,) = families(made)
+    if None in listed:
         return None
     norms = [math.prod(Contrast(sizes[key]).norm for key in keys) for keys in sets]
     ideal = [
@@ -140,7 +151,12 @@ def marginals(workload: Workload) -> Marginals | None:
     moved = sum((heaviest * int(row)) ** 2 for row in np.abs(matrix).sum(axis=1))
     if part.scale * moved > _SCALE:
         return None
-    return Marginals(workload, part, tuple(places), Strategy((part,)))
+    ratio = None
+    if matrix.size == 1 and listed[0] is not None and not listed[0].classes:  # the total
+        told = Precisions(sizes, sets, factors, float(part.scale))  # at rho = 1/2
+        errors = [told.variance(keys) for keys, _ in places]
+        ratio = max(1.0, math.sqrt((max(errors) if largest else sum(errors)) / least))
+    return Marginals(workload, part, tuple(places), Strategy((part,)), ratio)
 
 
 _Axis = tuple[Any, Ints]  # a domain, and the group of each of its cells

@@ -9,7 +9,7 @@ Gaussian noises, bounded in every direction (`directions.normals`). Sums are giv
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -22,6 +22,7 @@ from dpsql.mechanisms.directions import normals, reach
 from dpsql.mechanisms.law import nominal, stddev
 from dpsql.mechanisms.quantile import half_width, sum_half_width
 from dpsql.mechanisms.spread import Fitted
+from dpsql.query.linear import Workload
 
 Floats: TypeAlias = NDArray[np.float64]
 Slopes: TypeAlias = "Mapping[int, float | Floats]"
@@ -103,3 +104,17 @@ Noise: TypeAlias = Alike | Joint
 def size(found: float | Floats) -> Any:
     """The root of a second moment."""
     return np.sqrt(np.maximum(found, 0.0)) if isinstance(found, np.ndarray) else math.sqrt(found)
+
+
+def error(workload: Workload, noises: Sequence[Noise]) -> float:
+    """Root of the mean squared error of the linear queries, each in units of its largest weight.
+
+    For counts that is in rows.
+    """
+    total, count = 0.0, 0
+    for block, noise in zip(workload.blocks, noises, strict=True):
+        for at, weight in enumerate(block.weights):
+            scale = {at: 1.0 / max(weight.largest, 1)}
+            each = np.broadcast_to(noise.moment(scale, scale), block.groups)
+            total, count = total + float(each.sum()), count + block.groups
+    return math.sqrt(total / count) if count else 0.0

@@ -10,9 +10,10 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.curator.quote import moved
+from dpsql.mechanisms.threads import one_thread
 from dpsql.query.canon import families
 from dpsql.query.linear import Workload
 from dpsql.schema import Dataset
@@ -24,14 +25,15 @@ if TYPE_CHECKING:  # most statements have no use for one
 _KEPT = 64  # plans that are remembered
 _PLANNING = threading.Lock()
 _PLANS: OrderedDict[object, Factored | None] = OrderedDict()
-_TABLED: weakref.WeakKeyDictionary[Workload, Marginals | None] = weakref.WeakKeyDictionary()
+_Tabled: TypeAlias = "dict[bool, Marginals | None]"
+_TABLED: weakref.WeakKeyDictionary[Workload, _Tabled] = weakref.WeakKeyDictionary()
 _MADE: weakref.WeakKeyDictionary[Workload, Factored] = weakref.WeakKeyDictionary()
 
 
-def factorized(workload: Workload, dataset: Dataset) -> Factored | None:
-    """The strategy for a workload; None where its own queries are the best, or nearly.
+def factorized(workload: Workload, dataset: Dataset, *, largest: bool = False) -> Factored | None:
+    """The strategy of least mean, or `largest`, squared error for a workload.
 
-    Those are when no row is counted in two of them.
+    None where its own queries are the best, or nearly: no row is counted in two of them.
     """
     heaviest = max((w.largest for b in workload.blocks for w in b.weights), default=0)
     if workload.size < 2:
@@ -41,19 +43,23 @@ def factorized(workload: Workload, dataset: Dataset) -> Factored | None:
     listed = families(workload)
     if any(family is None for block in listed for family in block):
         return None  # of too many cells
-    asked = tuple(
-        (
-            len(block.weights),
-            tuple(grouping.size for grouping in block.groupings),
-            tuple((f.key, f.factor, f.origin.tobytes()) for f in own if f is not None),
-        )
-        for block, own in zip(workload.blocks, listed, strict=True)
+    asked = (
+        largest,
+        tuple(
+            (
+                len(block.weights),
+                tuple(grouping.size for grouping in block.groupings),
+                tuple((f.key, f.factor, f.origin.tobytes()) for f in own if f is not None),
+            )
+            for block, own in zip(workload.blocks, listed, strict=True)
+        ),
     )
     with _PLANNING:
-        if workload in _MADE:
-            return _MADE[workload]
+        known = _MADE.get(workload)
+        if known is not None and known.largest == largest:
+            return known
         if asked not in _PLANS:
-            _PLANS[asked] = _factored(workload)
+            _PLANS[asked] = _factored(workload, largest)
             if len(_PLANS) > _KEPT:
                 _PLANS.popitem(last=False)
         plan = _PLANS[asked]
@@ -63,22 +69,24 @@ def factorized(workload: Workload, dataset: Dataset) -> Factored | None:
         return made
 
 
-def _factored(workload: Workload) -> Factored | None:
+def _factored(workload: Workload, largest: bool) -> Factored | None:
     from dpsql.mechanisms.factorization import factored
 
     try:
-        return factored(workload)
+        with one_thread():
+            return factored(workload, largest=largest)
     except ValueError:  # weights too large to be mixed
         return None
 
 
-def tabled(workload: Workload) -> Marginals | None:
-    """The residual plan for a workload; None where there is none."""
+def tabled(workload: Workload, *, largest: bool = False) -> Marginals | None:
+    """The residual plan of least mean, or `largest`, squared error; None where there is none."""
     if len(workload.blocks) > 1 or len(workload.blocks[0].groupings) < 2:
         return None
     from dpsql.mechanisms.marginals import marginals
 
     with _PLANNING:
-        if workload not in _TABLED:
-            _TABLED[workload] = marginals(workload)
-        return _TABLED[workload]
+        known = _TABLED.setdefault(workload, {})
+        if largest not in known:
+            known[largest] = marginals(workload, largest=largest)
+        return known[largest]

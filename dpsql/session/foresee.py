@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from dpsql.accounting.ledger import Ledger
 from dpsql.mechanisms.archive import Archive
-from dpsql.mechanisms.noises import Noise
-from dpsql.planner import Choice, Terms, error
+from dpsql.mechanisms.noises import Noise, error
+from dpsql.planner import Choice, Terms
 from dpsql.query.compile import Compiled
 from dpsql.release import Budget, Candidate, Cost
 from dpsql.session import tell

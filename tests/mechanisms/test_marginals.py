@@ -113,6 +113,12 @@ def test_all_pairs_of_eight_columns_are_within_a_hundredth_of_the_closed_form():
         math.sqrt(np.mean(ideal.average(0.5))), rel=0.001
     )
     assert math.sqrt(np.mean(own)) < 0.9 * math.sqrt(28)
+    assert made.ratio == pytest.approx(math.sqrt(np.mean(own) / np.mean(ideal.average(0.5))))
+    even = marginals(found.workload, largest=True)
+    assert even is not None and even.ratio is not None and 1.0 <= even.ratio < 1.01
+    squared = reach(even.strategy, schema).squared
+    (other,) = even.spreads(Gaussian(squared, Fraction(squared)))
+    assert other.worst() < 0.98 * spread.worst()
 
 
 @pytest.mark.parametrize("sql", STATEMENTS[:2])
