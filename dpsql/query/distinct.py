@@ -69,9 +69,20 @@ class Distinct:
         found = [columns.astype(kind) for columns in self.slices()]
         return np.concatenate(found, axis=1)
 
-    def columns(self, some: slice) -> NDArray[np.float64]:
+    def products(
+        self, vector: NDArray[np.float64], *, squared: bool = False
+    ) -> NDArray[np.float64]:
+        """The product of each column with a vector, (columns,); of its entries' squares if so."""
+        found = np.zeros(self.size)
+        each = np.append(vector, 0.0)
+        for place, states in zip(self.places, self.states, strict=True):
+            weight = place.weight.astype(np.float64)
+            found += (each[place.query] * (weight**2 if squared else weight))[states]
+        return found
+
+    def columns(self, some: slice | Ints) -> NDArray[np.float64]:
         """Some of the columns, (k, some)."""
-        count = len(range(self.size)[some])
+        count = len(np.arange(self.size)[some])
         found = np.zeros((self.queries + 1, count))  # the last one for what is in no group
         for place, states in zip(self.places, self.states, strict=True):
             mine = states[some]

@@ -20,6 +20,8 @@ _LATER = {
     "strict": "synopses",
 }
 _PRICES = ("epsilon", "rho", "accuracy")
+POSTPROCESSES = ("none", "projection")
+_MOST_ROWS = 10**15
 _ON = {"on": True, "true": True, "1": True, "yes": True}
 _OFF = {"off": False, "false": False, "0": False, "no": False}
 
@@ -37,6 +39,9 @@ class Settings:
     backend     auto, gaussian or laplace
     intervals   adds <name>_low and <name>_high columns to the output
     clamp       shows negative counts as 0, which biases them
+    postprocess none, or projection: shows the answers of the one table that is nearest to the
+                noisy ones, which biases them
+    total       number of rows that SELECT COUNT(*) counts, where it is public: projection keeps it
     reuse       keeps answers, and answers from kept ones, free, where they are accurate enough
     """
 
@@ -47,6 +52,8 @@ class Settings:
     backend: str = "auto"
     intervals: bool = False
     clamp: bool = False
+    postprocess: str = "none"
+    total: int | None = None
     reuse: bool = True
 
     def __post_init__(self) -> None:
@@ -67,6 +74,11 @@ class Settings:
             raise UsageError(f"confidence is above 0 and below 1, not {self.confidence!r}")
         if self.backend not in BACKENDS:
             raise UsageError(f"backend is one of {', '.join(BACKENDS)}, not {self.backend!r}")
+        if self.postprocess not in POSTPROCESSES:
+            listed = " or ".join(POSTPROCESSES)
+            raise UsageError(f"postprocess is {listed}, not {self.postprocess!r}")
+        if self.total is not None and not 1 <= self.total <= _MOST_ROWS:
+            raise UsageError(f"total is a whole number from 1 to 1e15, not {self.total!r}")
 
     def with_values(self, values: Mapping[str, Any]) -> Settings:
         """These settings with some changed. A price, or an accuracy, replaces any other.
@@ -136,8 +148,15 @@ def read(name: str, value: Any) -> Any:
             if text.endswith("%"):
                 return _number(name, text[:-1]) / 100
             return _number(name, value)
-        case "backend":
+        case "backend" | "postprocess":
             return str(value).strip().lower()
+        case "total":
+            if value is None or value == "unset":
+                return None
+            number = _number(name, value)
+            if not number.is_integer():
+                raise UsageError(f"total is a whole number from 1 to 1e15, not {value!r}")
+            return int(number)
         case _:
             if isinstance(value, bool):
                 return value

@@ -24,7 +24,8 @@ else:
 F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_FILE = 1_000_000  # bytes of SQL that are read at all
 SETTINGS = (
-    "epsilon", "rho", "accuracy", "confidence", "backend", "intervals", "clamp", "reuse",
+    "epsilon", "rho", "accuracy", "confidence", "backend", "intervals", "clamp",
+    "postprocess", "total", "reuse",
 )  # fmt: skip
 
 
@@ -144,6 +145,18 @@ def setting_options(command: F) -> F:
                 "--clamp/--no-clamp",
                 default=None,
                 help="Cut negative counts to 0; this biases them upwards.",
+            ),
+            click.option(
+                "--postprocess",
+                type=click.Choice(["none", "projection"]),
+                help="projection shows the answers of the one table that is nearest to the noisy "
+                "ones: not negative, and in agreement. [default: none]",
+            ),
+            click.option(
+                "--total",
+                type=int,
+                metavar="ROWS",
+                help="Number of rows of the table, where it is public: projection keeps it.",
             ),
             click.option(
                 "--reuse/--no-reuse",
