@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -73,7 +74,10 @@ def test_no_histogram_is_nearer(public, monkeypatch):
 
 @pytest.mark.parametrize("public", [False, True])
 def test_the_gap_bounds_what_is_missing(public):
-    """Stopped early, f is above the optimum, and by the gap at most."""
+    """Stopped early, f is above the optimum, and by the gap at most.
+
+    It is the most that f could fall along a straight line if its slope lasted.
+    """
     above = 0
     for matrix, rows, stderr, noisy in cases():
         total = int(rows.sum()) if public else None
@@ -86,6 +90,13 @@ def test_the_gap_bounds_what_is_missing(public):
                 patch.setattr(projection, "_ROUNDS", rounds)
                 patch.setattr(projection, "_ENTER", 1)
                 found = nearest(listed_, noisy, stderr, total)
+            slope = matrix.T @ ((noisy - found.columns @ found.rows) / stderr**2)
+            most = total if total is not None else 2 * found.rows.sum()
+            away = most * max(slope.max(), -math.inf if total is not None else 0.0)
+            own = found.rows @ (
+                found.columns.T @ ((noisy - found.columns @ found.rows) / stderr**2)
+            )
+            assert found.gap == pytest.approx(max(away - own, 0.0), rel=1e-6, abs=1e-6)
             over = value(found.columns, found.rows, stderr, noisy) - least
             if total is not None or best.rows.sum() <= 2 * found.rows.sum():
                 assert -best.gap <= over <= found.gap + 1e-7 * max(least, 1.0)
