@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,9 @@ from typing import Any
 import duckdb
 
 from benchmarks.accuracy import MEAN, RHO, workload
+from benchmarks.clock import child, peak
 from benchmarks.figures import Figure
-from benchmarks.tables import build
+from benchmarks.tables import build, grant
 from dpsql.accounting.ledger import Ledger
 from dpsql.mechanisms.axes import Identity
 from dpsql.mechanisms.optimum import optimum
@@ -29,6 +31,15 @@ from dpsql.session import Session
 
 RUNS = 5
 SMALL = 1e-6  # rho of a script whose noise is larger than many of its counts
+COLUMNS, VALUES, STATEMENTS = 12, 10, 200  # 10^12 cells, and what is asked of them
+PLANNING = """
+import os
+os.environ["DPSQL_CACHE"] = {cache!r}  # a folder where nothing is
+from pathlib import Path
+from dpsql.session import Session
+with Session("wide.duckdb", user="alice") as session:
+    session.explain_script(Path("wide.sql"), rho={rho})
+"""
 KEYS = ("sex", "race", "income", "workclass", "marital_status", "relationship")
 
 
@@ -38,6 +49,7 @@ def measure(folder: Path) -> Iterator[Figure]:
     yield from _counts(database)
     yield from _projection(database)
     yield from _report(database)
+    yield from _wide(folder)
     yield from _strategies()
 
 
@@ -117,10 +129,49 @@ def _report(database: Path) -> Iterator[Figure]:
         ratios = []
         for sql, release in zip(listed, together, strict=True):
             alone = session.answer(sql, rho=RHO / len(listed), backend="gaussian")
-            ratios.append(_error(release) / _error(alone))
+            if width := _error(alone):  # else all of it was beyond what a mean can be
+                ratios.append(_error(release) / width)
     name = f"a report of {len(listed)} statements, errors beside one by one at the same total"
     yield Figure(name, fmean(ratios), "x", None, "", 0.4)
     yield Figure("planning and answering it, CPU", spent, "s", None, "", 10)
+
+
+def _wide(folder: Path) -> Iterator[Figure]:
+    """Planning over a universe that nobody can list: a whole process, from the first import on."""
+    names = [f"c{at}" for at in range(COLUMNS)]
+    with duckdb.connect(str(folder / "wide.duckdb")) as plain:
+        digits = ", ".join(f"(i * {2 * at + 3} // {VALUES}) % {VALUES} AS {n}"
+                           for at, n in enumerate(names))  # fmt: skip
+        plain.execute(f"CREATE TABLE wide AS SELECT {digits} FROM range(20000) AS t(i)")
+    declared = [f'{n} = {{type = "integer", min = 0, max = {VALUES - 1}}}' for n in names]
+    first = ['dataset = "wide"', 'unit = "row"', "[source]", 'table = "wide"', "[columns]"]
+    (folder / "wide.toml").write_text("\n".join([*first, *declared, ""]))
+    grant("wide", folder / "wide.ledger", epsilon=1e6)
+    (folder / "wide.sql").write_text(";\n".join(_asked(names)))
+    once, again = (PLANNING.format(cache=f"cache-{n}", rho=RHO) for n in range(2))
+    spent = child([sys.executable, "-c", once], folder)
+    name = f"{STATEMENTS} statements over {VALUES}^{COLUMNS} cells planned, CPU"
+    yield Figure(name, spent, "s", None, "", 10)
+    yield Figure("the most memory it holds", peak(again, folder), "MB", None, "", 1024)
+
+
+def _asked(names: list[str]) -> list[str]:
+    """Counts of two or three conditions, means and small GROUP BYs, of all columns."""
+    rng, listed = random.Random(12), []
+    for at in range(STATEMENTS):
+        one, two, three = rng.sample(names, 3)
+        low, high = sorted(rng.sample(range(VALUES), 2))
+        value = rng.randrange(1, VALUES)
+        where = f"FROM wide WHERE {one} BETWEEN {low} AND {high} AND {two} <> {value}"
+        listed.append(
+            (
+                f"SELECT COUNT(*) {where}",
+                f"SELECT COUNT(*) {where} AND {three} < {value}",
+                f"SELECT AVG({three}) FROM wide WHERE {one} >= {low}",
+                f"SELECT {three}, COUNT(*) {where} GROUP BY {three}",
+            )[at % 4]
+        )
+    return listed
 
 
 def _error(release: Release) -> float:

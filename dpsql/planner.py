@@ -48,6 +48,7 @@ CLOSE = 1e-6  # of a variance: what rounding may add to it
 _WORTH = 0.01  # less error than that is not worth a strategy
 QUERIES, MOST = 48, 1 << 23  # of a statement, and cells times their square: soon planned
 BACKENDS = ("auto", "gaussian", "laplace", "factorization")
+OBJECTIVES = ("total", "largest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,21 @@ class Asked:
     backend: str = "auto"
     accuracy: float | None = None
     widest: Callable[[tuple[Noise, ...]], float] | None = None
+    objective: str = "total"
     share: int = DEFAULT_SHARE
     most: int = MOST
     queries: int = QUERIES
+
+    @property
+    def largest(self) -> bool:
+        """Whether a strategy is to have the least largest error, which an accuracy is about."""
+        return self.objective == "largest" or self.accuracy is not None
+
+    def plan(self, workload: Workload, dataset: Dataset) -> Factored | None:
+        """The strategy that is looked for, None for none."""
+        if not self.plans(workload):
+            return None
+        return factorized(workload, dataset, largest=self.largest)
 
     def plans(self, workload: Workload) -> bool:
         """Whether to look for a strategy: at what the cells and the queries make of it."""
@@ -139,13 +152,15 @@ def choose(workload: Workload, dataset: Dataset, asked: Asked, terms: Terms) -> 
     if terms.pure:
         return _choice("laplace", workload, dataset, asked, terms)
     alone = _choice("gaussian", workload, dataset, asked, terms)
-    if not asked.plans(workload) or factorized(workload, dataset) is None:
+    if asked.plan(workload, dataset) is None:
         return alone
     mixed = _choice("factorization", workload, dataset, asked, terms)
     if asked.accuracy is not None:
         return min(alone, mixed, key=lambda choice: choice.event.rho)
-    better = error(workload, mixed.noises(workload)) < (1.0 - _WORTH) * rmse(workload, alone.event)
-    return mixed if better else alone
+    errors = [error(workload, each.noises(workload)) for each in (mixed, alone)]
+    if asked.largest:
+        errors = [math.sqrt(_target(each)) for each in (mixed, alone)]
+    return mixed if errors[0] < (1.0 - _WORTH) * errors[1] else alone
 
 
 def as_good(found: Found, choice: Choice) -> bool:
@@ -194,7 +209,7 @@ def chosen(
 def as_precise(whole: Choice, workload: Workload, dataset: Dataset, terms: Terms) -> Choice:
     """The choice for a part of what a strategy was planned for, of the same mean squared error."""
     assert whole.plan is not None
-    plan = factorized(workload, dataset)
+    plan = factorized(workload, dataset, largest=whole.plan.largest)
     if plan is None:
         heaviest = max((w.largest for b in workload.blocks for w in b.weights), default=1)
         least = math.sqrt(moved(workload, dataset).squared) / max(heaviest, 1)
@@ -202,7 +217,11 @@ def as_precise(whole: Choice, workload: Workload, dataset: Dataset, terms: Terms
         least = plan.rmse * dataset.unit.max_rows
     share = (least / (whole.plan.rmse * dataset.unit.max_rows)) ** 2
     rho = max(math.ceil(whole.event.rho * min(share, 1.0)), 1)
-    asked = Asked(rho=rho / PICO, backend="gaussian" if plan is None else whole.backend)
+    asked = Asked(
+        rho=rho / PICO,
+        backend="gaussian" if plan is None else whole.backend,
+        objective="largest" if whole.plan.largest else "total",
+    )
     return _choice(asked.backend, workload, dataset, asked, terms)
 
 
@@ -222,16 +241,16 @@ def candidates(
     found = []
     names = ["laplace"]
     if not terms.pure:
-        mixed = given.plan is not None or (
-            asked.plans(workload) and factorized(workload, dataset) is not None
-        )
+        mixed = given.plan is not None or asked.plan(workload, dataset) is not None
         names = [*(["factorization"] if mixed else []), "gaussian", "laplace"]
     for name in names:
         choice = given
         if name != given.backend:
             choice = _choice(name, workload, dataset, asked, terms)
         paid = None if charged is None else charged(choice)
-        found.append(Candidate(name, choice.price, error(workload, choice.noises(workload)), paid))
+        rms = error(workload, choice.noises(workload))
+        ratio = None if choice.plan is None else choice.plan.ratio
+        found.append(Candidate(name, choice.price, rms, paid, ratio))
     return tuple(found)
 
 
@@ -248,7 +267,7 @@ def _choice(
                 "use backend laplace, or ask the owner for a grant with a delta above 0"
             )
         case "factorization":
-            plan = factorized(workload, dataset)
+            plan = factorized(workload, dataset, largest=asked.largest)
             if plan is None:
                 return _choice("gaussian", workload, dataset, asked, terms)
             if asked.accuracy is not None:

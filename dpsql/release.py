@@ -177,13 +177,15 @@ class Candidate:
     """One way to answer a plan: its price, and the root of the mean squared error.
 
     The error of a linear query is in units of the most that one row adds to it: rows, for counts.
-    `charged` is what the purse would pay, where there is a purse.
+    `charged` is what the purse would pay, where there is a purse. `ratio` is how many times the
+    error that was planned for is a bound from below on that of all strategies, where it is known.
     """
 
     backend: str
     price: Cost
     rmse: float
     charged: Cost | None = None
+    ratio: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -191,6 +193,7 @@ class Candidate:
             "price": self.price.to_dict(),
             "charged": self.charged and self.charged.to_dict(),
             "rmse": self.rmse,
+            "ratio": self.ratio,
         }
 
 

@@ -268,6 +268,24 @@ def test_a_strategy_is_chosen_only_where_it_errs_less():
     assert alone.backend == "gaussian"  # there is nothing to plan
 
 
+def test_the_objective_decides_what_a_plan_makes_least():
+    """Of running counts: their total squared error, or the largest of them."""
+    domain = Domain(("age",), (100,))
+    tables = [np.where(np.arange(100) < n, TRUE, FALSE) for n in range(10, 101, 10)]
+    upto = [Weight((Term(Leaf(domain, table.astype(np.uint8))),)) for table in tables]
+
+    def errors(objective: str) -> tuple[float, float]:
+        asked = Asked(rho=0.01, objective=objective)
+        found = plan(asked, of=workload(*upto))
+        first = candidates(workload(*upto), dataset(), asked, TERMS, found)[0]
+        assert first.backend == found.backend == "factorization" and 1.0 <= first.ratio < 1.02
+        return first.rmse, math.sqrt(found.plan.spreads(found.event)[0].worst())
+
+    (total, widest), (other, evened) = errors("total"), errors("largest")
+    assert total < other < 1.02 * total and evened < 0.97 * widest
+    assert evened == pytest.approx(other, rel=0.02)  # all are alike
+
+
 def test_errors_are_in_units_of_the_largest_weight():
     ages = Weight((Term(ALWAYS, Table(Domain(("age",), (100,)), np.arange(100))),))
     event = Gaussian(1, Fraction(99**2))

@@ -218,9 +218,10 @@ class Footprint:
         if len(text) <= PLAIN:
             return text
         import base64
-        import zlib
 
-        return base64.b64encode(zlib.compress(text.encode(), 3)).decode()
+        from dpsql.accounting.pack import compressed
+
+        return base64.b64encode(compressed(text.encode(), 3)).decode()
 
     @classmethod
     def from_text(cls, text: str) -> Footprint:

@@ -28,7 +28,17 @@ def pack(tree: Tree) -> bytes:
         return {_MARK: array.shape}
 
     text = json.dumps(tree, separators=(",", ":"), default=mark).encode()
-    return zlib.compress(struct.pack("<I", len(text)) + text + b"".join(arrays), _LEVEL)
+    return compressed(struct.pack("<I", len(text)) + text + b"".join(arrays), _LEVEL)
+
+
+def compressed(data: bytes, level: int) -> bytes:
+    """What `zlib.decompress` takes, made in as much memory as the data need.
+
+    zlib's own of 256 kB takes longer to clear than a release does to be compressed.
+    """
+    window = min(max(len(data).bit_length(), 9), zlib.MAX_WBITS)
+    made = zlib.compressobj(level, zlib.DEFLATED, window, window - 7)
+    return made.compress(data) + made.flush()
 
 
 def unpack(data: bytes) -> Any:

@@ -22,10 +22,9 @@ from dpsql.accounting.pack import pack, unpack
 from dpsql.accounting.purse import whole
 from dpsql.query.canon import Family, families, parts
 from dpsql.query.linear import Workload, starts
-from dpsql.query.strategy import Mixed
 
 VERSION = 1
-MIXED = 2  # of releases that were measured through a strategy
+MIXED, CELLS = 2, 3  # of releases that were measured through a strategy, on answers or on cells
 _SAFE = 1 << 62
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -74,22 +73,22 @@ class Stored:
     @classmethod
     def mixed(
         cls,
-        measured: Sequence[tuple[Mixed, NDArray[Any]]],
+        measured: Sequence[tuple[Workload, Ints, NDArray[Any], Ints | None]],
         law: Gaussian,
         answers: Sequence[Sequence[NDArray[Any]]],
     ) -> Stored | None:
-        """What was measured through a strategy, by part: the values, and what was shown of each
-        block; None for what cannot be kept.
+        """What was measured through a strategy, by part: what is answered, the matrix, the values,
+        the cells (`Mix`), and what was shown of each block; None for what cannot be kept.
         """
         kept: list[Family] = []
         values: list[Ints] = []
         mixes = []
-        for (part, noisy), shown in zip(measured, answers, strict=True):
-            alone = cls.of(part.workload, law, shown)
+        for (workload, matrix, noisy, cells), shown in zip(measured, answers, strict=True):
+            alone = cls.of(workload, law, shown)
             if alone is None:
                 return None
             try:
-                mixes.append(Mix.of(part, len(kept), noisy))
+                mixes.append(Mix.of(workload, len(kept), matrix, noisy, cells))
             except ValueError:
                 return None
             kept += alone.families
@@ -114,7 +113,8 @@ class Stored:
             "version": VERSION, "noise": noise, "families": listed, "rests": rests
         }  # fmt: skip
         if self.mixes:
-            tree |= {"version": MIXED, "mixes": [mix.to_list() for mix in self.mixes]}
+            version = MIXED if all(mix.cells is None for mix in self.mixes) else CELLS
+            tree |= {"version": version, "mixes": [mix.to_list() for mix in self.mixes]}
         return pack(tree)
 
     @classmethod
@@ -122,8 +122,8 @@ class Stored:
         """The release that `to_bytes` wrote. Raises ValueError for anything else."""
         tree = unpack(data)
         try:
-            if tree["version"] not in (VERSION, MIXED):
-                raise ValueError(f"not a release of version {VERSION} or {MIXED}")
+            if tree["version"] not in (VERSION, MIXED, CELLS):
+                raise ValueError(f"not a release of version {VERSION} to {CELLS}")
             kept, values = [], []
             for columns, groups, weights, factor, origin, noisy in tree["families"]:
                 classes = {name: _codes(runs) for name, runs in columns}

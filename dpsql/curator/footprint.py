@@ -29,7 +29,7 @@ from dpsql.curator.norms import family
 from dpsql.curator.quote import GaussianNoise, LaplaceNoise, Noise, quote
 from dpsql.curator.reduced import reduced
 from dpsql.query.canon import families as canonical
-from dpsql.query.linear import Classes, Workload, classes, product, ranked
+from dpsql.query.linear import Workload, classes, product
 from dpsql.query.predicate import mentioned
 from dpsql.schema import Dataset, Neighbours
 
@@ -57,13 +57,10 @@ class _Part:
     With `least` classes all losses tell them apart: those of a canonical query without signs.
     """
 
-    classes: Mapping[str, Classes]
+    classes: Mapping[str, Ints]
+    shape: tuple[int, ...]
     weights: tuple[_Weights, ...]
     least: bool = False
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(found.number for found in self.classes.values())
 
     @property
     def size(self) -> int:
@@ -210,9 +207,9 @@ def _lone(workload: Workload) -> tuple[_Part] | None:
     if family is None or len(family.weights) > MOST_ENTRIES:
         return None
     weights = family.weights[None] * family.factor
-    told = {name: ranked(merged) for name, merged in family.classes.items()}
     signed = bool((weights < 0).any())
-    return (_Part(told, (_Weights(np.abs(weights), 1, signed),), not signed),)
+    kept = (_Weights(np.abs(weights), 1, signed),)
+    return (_Part(family.classes, family.shape, kept, not signed),)
 
 
 def _part(families: Sequence[Family], workload: Workload) -> _Part | None:
@@ -228,7 +225,8 @@ def _part(families: Sequence[Family], workload: Workload) -> _Part | None:
         return None
     codes, count = product({name: of_column.first for name, of_column in found.items()})
     return _Part(
-        found,
+        {name: of_column.of for name, of_column in found.items()},
+        tuple(of_column.number for of_column in found.values()),
         tuple(_Weights(np.abs(f.values(codes, count)), f.times, f.signed) for f in families),
     )
 
@@ -243,7 +241,7 @@ def _fitting(whole: Family, workload: Workload) -> _Part:
     if found is None:
         largest = np.array([[weight.largest] for weight in whole.weights], np.int64)
         bounds = _Weights(largest, whole.times, whole.signed)
-        return _Part({}, (bounds,))
+        return _Part({}, (), (bounds,))
     own = {name for weight in whole.weights for name in weight_names(weight)}
     for test in sorted(whole.tests, key=lambda test: len(mentioned(test) - own)):
         more = Family((*kept.tests, test), whole.weights, whole.times)

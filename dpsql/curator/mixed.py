@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -38,6 +38,7 @@ Ints = NDArray[np.int64]
 WORK = 1 << 36  # multiplications that are made to look at every column
 HELD = 1 << 22  # entries of columns at a time
 COLUMNS = 1 << 21  # that are listed
+CELLS = 1 << 23  # combinations of classes that are visited where columns are not listed
 PAIRS = 1 << 11  # columns that are compared with each other
 GRADES = 64  # different losses of a part
 _LARGEST = 1 << 127  # events hold integers below it
@@ -99,7 +100,7 @@ def footprint(strategy: Strategy, dataset: Dataset, variance: Fraction) -> Footp
         grades = np.ceil(_squares(part, told) * (GRADES * dataset.unit.max_rows**2 / squared))
         losses = [-(-top * int(grade) // GRADES) for grade in np.minimum(grades, GRADES)]
         table = np.array(losses, np.int64).reshape([of.number for of in told.values()])
-        least, factor = reduced(told, table, False)
+        least, factor = reduced({name: of.of for name, of in told.items()}, table, False)
         constant += least
         factors += [factor] if factor is not None else []
     if constant >= price.rho or not factors:
@@ -161,7 +162,8 @@ def _longest(part: Mixed) -> tuple[int, bool]:
             return math.ceil(max(float(each.max()) for each in found)), True
     told = {name: of.first for name, of in _told(part).items()}
     times = 1 if part.whole else len(part.workload.blocks)
-    if combinations(told) * part.matrix.size * times > WORK:
+    cells = combinations(told)
+    if cells > CELLS or cells * part.matrix.size * times > WORK:
         return _bound(part), False
     best = 0.0
     for codes, count in slices(told, max(1, HELD // part.width)):
@@ -181,18 +183,34 @@ def _rounded(squares: Floats, part: Mixed, terms: int) -> Floats:
 
 def _bound(part: Mixed) -> int:
     """A bound that looks at no column: no row moves a query by more than its largest weight."""
-    norms = np.sqrt(np.einsum("rk,rk->k", part.matrix * 1.0, part.matrix * 1.0))
-    squares, total, start = 0.0, 0.0, 0
-    for block in part.workload.blocks:
-        sizes = np.array([weight.largest for weight in block.weights], np.float64)
-        if not part.whole:
-            squares += len(block.groupings) * float(sizes @ norms) ** 2
-            continue
-        for grouping in block.groupings:  # a row is in one group of each
-            stop = start + grouping.size * len(sizes)
-            total += float((norms[start:stop].reshape(-1, len(sizes)) @ sizes).max(initial=0.0))
-            start = stop
-    return math.ceil((squares + total**2) * (1.0 + 2.0**-20))
+    listed = [
+        ([float(weight.largest) for weight in block.weights], block.groupings)
+        for block in part.workload.blocks
+    ]
+    if part.whole:  # a row is in one group of each grouping
+        squares = _most(part, [(sizes, g.size) for sizes, own in listed for g in own])
+    else:
+        squares = sum(len(own) * _most(part, [(sizes, 1)]) for sizes, own in listed)
+    return math.ceil(squares * (1.0 + 2.0**-20))
+
+
+def _most(part: Mixed, listed: Sequence[tuple[Sequence[float], int]]) -> float:
+    """The most that the squared length of A w can be, of weights of these sizes in so many groups.
+
+    It is at most the sum of what the queries move the values, as vectors; and each value is moved
+    by at most the sum of what moves it, which is less where few queries are mixed in a value.
+    """
+    entries, start = np.abs(part.matrix).astype(np.float64), 0
+    norms = np.sqrt(np.einsum("rk,rk->k", entries, entries))
+    together, each = 0.0, np.zeros(len(entries))
+    for sizes, groups in listed:
+        stop = start + groups * len(sizes)
+        if groups:
+            together += float((norms[start:stop].reshape(groups, -1) @ sizes).max())
+            moved = entries[:, start:stop].reshape(len(entries), groups, -1) @ np.asarray(sizes)
+            each += moved.max(axis=1)
+        start = stop
+    return min(together**2, float(each @ each))
 
 
 def _farthest(part: Mixed, longest: int) -> tuple[int, bool]:

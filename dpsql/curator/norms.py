@@ -22,7 +22,7 @@ from dpsql.query.predicate import TRUE, And, Leaf, Predicate, mentioned
 
 _VISITED = 1 << 22  # atoms that are visited one by one
 _WORK = 1 << 25  # atoms times weights and tests
-_PLAIN = 1 << 17  # values of a single column that are visited as they are
+_PLAIN = 1 << 24  # values of a single column that are visited as they are
 
 
 def one_cell(workload: Workload) -> Moved:
@@ -75,7 +75,9 @@ def _visited(families: Sequence[Family], domain: Domain) -> Moved | None:
     tables = [table for f in families for table in f.tables]
     representatives = _representatives(domain.project(names), tables)
     cells = combinations(representatives)
-    if cells > _VISITED or cells * sum(len(f.weights) + len(f.tests) for f in families) > _WORK:
+    if cells > _VISITED and not _alone(names, cells):
+        return None
+    if cells * sum(len(f.weights) + len(f.tests) for f in families) > _WORK:
         return None
     found = [most(families, codes, count) for codes, count in slices(representatives)]
     return Moved(
@@ -87,9 +89,14 @@ def _visited(families: Sequence[Family], domain: Domain) -> Moved | None:
 
 def _representatives(domain: Domain, tables: Sequence[TableOf]) -> Mapping[str, NDArray[np.int64]]:
     """Codes whose combinations show all columns of W; all codes where sorting takes longer."""
-    if len(domain.names) == 1 and domain.cells <= _PLAIN:
+    if _alone(domain.names, domain.cells):
         return {n: np.arange(s) for n, s in zip(domain.names, domain.sizes, strict=True)}
     return atoms(domain, tables)
+
+
+def _alone(names: Sequence[str], cells: int) -> bool:
+    """Whether cells are those of a single column, which are soon visited a slice at a time."""
+    return len(names) == 1 and cells <= _PLAIN
 
 
 def _block(whole: Family, domain: Domain) -> Moved:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.footprint import Axis, Factor
-from dpsql.query.linear import Classes, alike, starts
+from dpsql.query.linear import alike, starts
 
 RUNS = 1 << 12  # of a column's classes; a column of more is left out
 ENTRIES = 1 << 12  # of a table
@@ -16,18 +16,20 @@ ENTRIES = 1 << 12  # of a table
 Ints = NDArray[np.int64]
 
 
-def reduced(columns: Mapping[str, Classes], table: Ints, apart: bool) -> tuple[int, Factor | None]:
+def reduced(columns: Mapping[str, Ints], table: Ints, apart: bool) -> tuple[int, Factor | None]:
     """A table as its least entry and a factor of the rest, with no more classes than it must.
+
+    `columns` are the classes of each column's codes.
 
     If all classes are told `apart`, none are joined. Where they are too many, those that lose about
     as much are: a bound from above, whose largest entry stays.
     """
     axes: list[Axis] = []
-    for name, merged in columns.items():
+    for name, codes in columns.items():
         place = len(axes)
-        codes, number = merged.of, merged.number
+        number = table.shape[place]
         if not apart:
-            told, first = alike(table.swapaxes(place, 0).reshape(table.shape[place], -1))
+            told, first = alike(table.swapaxes(place, 0))
             codes, number = told[codes], len(first)
         begins = starts(codes).tolist()
         if len(begins) > RUNS:

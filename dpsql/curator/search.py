@@ -9,8 +9,8 @@ too many choices stay open the greatest of their bounds is a bound from above, m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpsql.curator.columns import Family, Ints, Moved
 from dpsql.domain import Domain
-from dpsql.query.linear import TableOf, Term, Weight, atoms
+from dpsql.query.linear import Term, Weight, atoms
 from dpsql.query.predicate import FALSE, TRUE, And, Is, Leaf, Not, Or, Predicate, Truth
 
 _SAFE = 1 << 62  # sums below it are computed in 64 bits
@@ -37,31 +37,47 @@ def search(families: Sequence[Family], domain: Domain) -> Moved | None:
         return None
     tree = _Tree.of(families, domain)
     squared, exact = tree.most(lambda sizes: times @ (sizes * sizes))
-    magnitudes = {size for f in families for w in f.weights for size in _sizes(w)}
-    if len(magnitudes) <= 1:  # all weights that count count alike
-        size = magnitudes.pop() if magnitudes else 1
+    sizes = [_size(weight) for family in families for weight in family.weights]
+    told = {size for size in sizes if size != 0}
+    if len(told) <= 1 and None not in told:  # all weights that count count alike
+        size = told.pop() if told else 1
+        assert size is not None
         return Moved(squared, squared // size, size if squared else 0, exact)
     absolute, too = tree.most(lambda sizes: times @ sizes)
     largest, also = tree.most(lambda sizes: sizes.max(axis=0, initial=0))
     return Moved(squared, absolute, largest, exact and too and also)
 
 
-def _sizes(weight: Weight) -> set[int]:
-    """The sizes that a weight can have, other than 0."""
-    found: set[int] = set()
-    for term in weight.terms:
-        sizes = [1] if term.table is None else np.unique(np.abs(term.table.values)).tolist()
-        found |= {weight.factor * size for size in sizes if size}
-    return found
+def _size(weight: Weight) -> int | None:
+    """The one size other than 0 that a weight can have, 0 for none; None where it has several."""
+    found = 0
+    for values in (v for term in weight.terms for v in _parts(term)):
+        sizes = np.abs(values)
+        size = int(sizes.max(initial=0))
+        if (size and found not in (0, size)) or ((sizes != 0) & (sizes != size)).any():
+            return None
+        found = found or size
+    return found * weight.factor
+
+
+def _parts(term: Term) -> Iterator[Ints]:
+    """The weights of a term, some at a time."""
+    values = np.ones(1, np.int64) if term.table is None else term.table.values
+    for start in range(0, len(values), _SLICE):
+        yield values[start : start + _SLICE]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tree:
-    """Families over the atoms of the columns that they mention, in the order of the search."""
+    """Families over the atoms of the columns that they mention, in the order of the search.
+
+    `extremes` has what tables can still become when so many columns are fixed, of one such number.
+    """
 
     families: tuple[Family, ...]
     names: tuple[str, ...]
     codes: tuple[NDArray[np.int64], ...]  # the atoms of each column
+    extremes: dict[int, dict[object, NDArray[Any]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, families: Sequence[Family], domain: Domain) -> _Tree:
@@ -83,9 +99,7 @@ class _Tree:
             if work < 0:
                 return highest, False
             kept, highest = [], found
-            each = max(1, _SLICE // len(codes))
-            for start in range(0, len(open_), each):
-                choices = _branch(open_[start : start + each], len(codes))
+            for choices in _branches(open_, len(codes)):
                 bounds = self._bounds(choices, objective)
                 better = bounds > found
                 kept.append(choices[better])
@@ -99,10 +113,15 @@ class _Tree:
         """The largest sum among columns that looked good on the way to them."""
         open_, bounds = root, self._bounds(root, objective)
         for codes in self.codes:
-            choices = _branch(open_[: max(1, _FOLLOWED // len(codes))], len(codes))
-            bounds = self._bounds(choices, objective)
+            kept, values = [], []
+            for choices in _branches(open_[: max(1, _FOLLOWED // len(codes))], len(codes)):
+                bounds = self._bounds(choices, objective)
+                best = np.argsort(-bounds, kind="stable")[:_BEAM]
+                kept.append(choices[best])
+                values.append(bounds[best])
+            open_, bounds = np.concatenate(kept), np.concatenate(values)
             best = np.argsort(-bounds, kind="stable")[:_BEAM]
-            open_, bounds = choices[best], bounds[best]
+            open_, bounds = open_[best], bounds[best]
         return int(bounds.max())
 
     def _bounds(self, choices: NDArray[np.int64], objective: Objective) -> Ints:
@@ -168,28 +187,39 @@ class _Reach:
     def _term(self, term: Term) -> Ints:
         holds = self.greatest(term.predicate) == TRUE
         found: Ints = holds.astype(np.int64)
-        if term.table is not None:
-            found *= self._extreme((term.table.domain, np.abs(term.table.values)), np.max)
+        table = term.table
+        if table is not None:
+            found *= self._extreme(id(table), table.domain, lambda: np.abs(table.values), np.max)
         return found
 
     def _leaf(self, leaf: Leaf, greatest: bool) -> Truth:
         found = self._known.get((id(leaf), greatest))
         if found is None:
-            found = self._extreme((leaf.domain, leaf.table), np.max if greatest else np.min)
+            reduce = np.max if greatest else np.min
+            found = self._extreme((id(leaf), greatest), leaf.domain, lambda: leaf.table, reduce)
             self._known[id(leaf), greatest] = found
         return found
 
-    def _extreme(self, table: TableOf, reduce: Callable[..., Any]) -> NDArray[Any]:
+    def _extreme(
+        self,
+        key: object,
+        domain: Domain,
+        values: Callable[[], NDArray[Any]],
+        reduce: Callable[..., Any],
+    ) -> NDArray[Any]:
         """The extreme entry of a table over what is not fixed, for each choice."""
-        domain, values = table
-        names, fixed = self._tree.names, self._choices.shape[1]
-        places = [names.index(name) for name in domain.names]
-        shaped = values.reshape(domain.sizes)[np.ix_(*(self._tree.codes[p] for p in places))]
-        free = tuple(axis for axis, place in enumerate(places) if place >= fixed)
-        if free:
-            shaped = reduce(shaped, axis=free)
+        fixed = self._choices.shape[1]
+        places = [self._tree.names.index(name) for name in domain.names]
+        if fixed not in self._tree.extremes:
+            self._tree.extremes.clear()
+        known = self._tree.extremes.setdefault(fixed, {})
+        if key not in known:
+            codes = np.ix_(*(self._tree.codes[place] for place in places))
+            shaped = values().reshape(domain.sizes)[codes]
+            free = tuple(axis for axis, place in enumerate(places) if place >= fixed)
+            known[key] = np.asarray(reduce(shaped, axis=free)) if free else shaped
         at = tuple(self._choices[:, place] for place in places if place < fixed)
-        return shaped[at] if at else np.full(len(self._choices), shaped)
+        return known[key][at] if at else np.full(len(self._choices), known[key])
 
 
 def _combined(by: np.ufunc, truths: Sequence[Truth]) -> Truth:
@@ -197,8 +227,12 @@ def _combined(by: np.ufunc, truths: Sequence[Truth]) -> Truth:
     return found
 
 
-def _branch(choices: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Each choice with every value of the next column."""
-    kept = np.repeat(choices, count, axis=0)
-    following = np.tile(np.arange(count, dtype=np.int64), len(choices))
-    return np.concatenate([kept, following[:, None]], axis=1)
+def _branches(choices: NDArray[np.int64], count: int) -> Iterator[NDArray[np.int64]]:
+    """Each choice with every value of the next column, some at a time."""
+    each, some = max(1, _SLICE // count), min(count, _SLICE)
+    for start in range(0, len(choices), each):
+        part = choices[start : start + each]
+        for low in range(0, count, some):
+            following = np.arange(low, min(low + some, count), dtype=np.int64)
+            kept = np.repeat(part, len(following), axis=0)
+            yield np.concatenate([kept, np.tile(following, len(part))[:, None]], axis=1)

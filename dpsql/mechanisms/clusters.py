@@ -1,6 +1,7 @@
 """Which SELECTs are planned together: those whose distinct columns of W can be listed.
 
-Planned together they never err more than apart; but every column of W has to be looked at.
+Planned together they never err more than apart; but every column of W has to be looked at. More
+queries than can be mixed, over fewer cells than they are, are planned on the cells.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.mechanisms.cells import Cells, cells_of
 from dpsql.query.canon import Family, families, tables
-from dpsql.query.distinct import Distinct, distinct
+from dpsql.query.distinct import Distinct, distinct, integers
 from dpsql.query.linear import Block, Grouping, Workload
 
-COLUMNS = 1 << 20  # of W that are listed
+COLUMNS = 1 << 19  # of W that are listed
 WORK = 1 << 35  # columns times the square of the queries
+HELD = 3 << 27  # bytes of columns
 QUERIES = 600  # that are mixed together
 _ROUGH = 1 << 27  # combinations of classes, of which few are different
 
@@ -29,28 +32,53 @@ class Cluster:
     """Blocks of a workload, by their places, that are planned together.
 
     `columns` are those of all their queries; for a block that is too large, of the weights of one
-    group, and then `whole` is False.
+    group, and then `whole` is False. They are None where even these cannot be listed, and where
+    the `cells` are what is mixed.
     """
 
     places: tuple[int, ...]
     workload: Workload
-    columns: Distinct
+    columns: Distinct | None
     whole: bool
+    cells: Cells | None = None
 
 
 def clusters(workload: Workload) -> list[Cluster]:
     """The blocks of a workload, together as far as their columns can be listed."""
-    large = [at for at, block in enumerate(workload.blocks) if _queries(block) > QUERIES]
-    found = [_alone(workload, at) for at in large]
-    for places in _drafts(workload, [at for at in range(len(workload.blocks)) if at not in large]):
+    found = _on_cells(workload)
+    rest = set(range(len(workload.blocks))).difference(*(cluster.places for cluster in found))
+    large = [at for at in sorted(rest) if _queries(workload.blocks[at]) > QUERIES]
+    found += [_alone(workload, at) for at in large]
+    for places in _drafts(workload, sorted(rest.difference(large))):
         found += _listed(workload, places)
+    return found
+
+
+def _on_cells(workload: Workload) -> list[Cluster]:
+    """Blocks over the same columns, or some of them, that are too many queries for their cells."""
+    names = [
+        frozenset(name for family in listed if family is not None for name in family.classes)
+        for listed in families(workload)
+    ]
+    alike: dict[frozenset[str], list[int]] = {}
+    largest = sorted(set(names), key=lambda some: (-len(some), sorted(some)))
+    for at, own in enumerate(names):
+        alike.setdefault(next(some for some in largest if own <= some), []).append(at)
+    found = []
+    for places in alike.values():
+        if sum(_queries(workload.blocks[at]) for at in places) <= QUERIES:
+            continue
+        some = part_of(workload, places)
+        cells = cells_of(some)
+        if cells is not None and cells.full:
+            found.append(Cluster(tuple(places), some, None, True, cells))
     return found
 
 
 def _listed(workload: Workload, places: Sequence[int]) -> list[Cluster]:
     """Some blocks as one cluster, or by halves until each can be listed."""
     some = part_of(workload, places)
-    columns = distinct(some, min(COLUMNS, WORK // some.size**2))
+    columns = distinct(some, _most(some))
     if columns is not None:
         return [Cluster(tuple(places), some, columns, True)]
     if len(places) == 1:
@@ -59,15 +87,20 @@ def _listed(workload: Workload, places: Sequence[int]) -> list[Cluster]:
     return [*_listed(workload, places[:half]), *_listed(workload, places[half:])]
 
 
+def _most(some: Workload) -> int:
+    """How many columns of a workload may be listed."""
+    heaviest = max((w.largest for block in some.blocks for w in block.weights), default=0)
+    held = HELD // (max(some.size, 1) * integers(heaviest).itemsize)
+    return min(COLUMNS, WORK // max(some.size, 1) ** 2, held)
+
+
 def _alone(workload: Workload, at: int) -> Cluster:
     """A block by itself, mixed group by group."""
     some = part_of(workload, [at])
     (block,) = some.blocks
     group = Block(block.where, block.weights, (Grouping((), np.zeros(1, np.int64)),))
-    columns = distinct(Workload(some.domain, (group,)), COLUMNS)
-    if columns is None:
-        raise ValueError("the weights of a SELECT tell too much apart")
-    return Cluster((at,), some, columns, False)
+    weights = Workload(some.domain, (group,))
+    return Cluster((at,), some, distinct(weights, _most(weights)), False)
 
 
 def part_of(workload: Workload, places: Sequence[int]) -> Workload:

@@ -8,6 +8,7 @@ released has no bias.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,11 +19,15 @@ from numpy.typing import NDArray
 
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.stored import Stored
+from dpsql.mechanisms.cells import Cells, cells_of
 from dpsql.mechanisms.clusters import Cluster, clusters, part_of
 from dpsql.mechanisms.found import Answered
+from dpsql.mechanisms.largest import smallest_largest
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.noises import Joint, Noise
+from dpsql.mechanisms.optimum import Optimum, optimum, weighted_gram
 from dpsql.mechanisms.querycov import NoiseCovariance, noise_covariance
+from dpsql.mechanisms.rows import Listed
 from dpsql.mechanisms.spread import Fitted, Spread
 from dpsql.mechanisms.strategy_cache import StrategyCache, folder, key
 from dpsql.mechanisms.universe import ListedColumns
@@ -31,32 +36,52 @@ from dpsql.query.linear import Workload
 from dpsql.query.strategy import Mixed, Strategy
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
-GRIDS = (1 << 20, 1 << 16, 1 << 12)  # whole numbers for a strategy's 1; fewer for large weights
+GRIDS = (1 << 20, 1 << 16, 1 << 12)  # of a strategy's largest entry; less for large weights
 AWAY = 1 << 12  # times the largest weight in directions where nothing is
-GAP, WIDE = 5e-3, 2e-2  # that the error may be above the least, relative: of few columns, of many
+GAP, WIDE = 2e-3, 2e-2  # that the error may be above the least, relative: of few columns, of many
+CLOSE = 5e-4  # the same of a strategy on cells
 MANY = 1 << 14  # columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solved:
-    """A part of a strategy: the places of its blocks in the workload, and R (width, rows)."""
+    """A part of a strategy: the cluster that it answers, what is measured, and R (answers, rows)
+    of an integer `matrix` (rows, width) on the answers, or on the cells.
+    """
 
+    cluster: Cluster
     part: Mixed
-    places: tuple[int, ...]
+    matrix: Ints
     inverse: Floats
 
+    @classmethod
+    def of(cls, cluster: Cluster, matrix: Ints) -> Solved:
+        """Raises ValueError for a matrix that is too large, LinAlgError where it has no inverse."""
+        inverse, cells = np.linalg.inv(matrix.astype(np.float64)), cluster.cells
+        inverse = inverse if cells is None else cells.rows @ inverse
+        return cls(cluster, _part(cluster, matrix), matrix, inverse)
+
     @property
-    def covariance(self) -> Floats:
-        """That of the answers which are mixed together, (width, width), at a variance of 1."""
-        found: Floats = self.inverse @ self.inverse.T
-        return found
+    def places(self) -> tuple[int, ...]:
+        """Where the blocks are in the workload."""
+        return self.cluster.places
+
+    def made_for(self, workload: Workload) -> Solved:
+        """The same for another workload of the same queries in the same order."""
+        own, cells = part_of(workload, self.places), None
+        if self.cluster.cells is not None:
+            cells = cells_of(own)
+            assert cells is not None and np.array_equal(cells.rows, self.cluster.cells.rows)
+        cluster = dataclasses.replace(self.cluster, workload=own, cells=cells)
+        return Solved(cluster, _part(cluster, self.matrix), self.matrix, self.inverse)
 
     def answers(self, values: NDArray[np.generic]) -> list[Floats]:
         """The estimates of each block, (groups, weights), from the noisy values (groups, rows)."""
         flat = (values.astype(np.float64) @ self.inverse.T).reshape(-1)
         found, start = [], 0
-        for block in self.part.workload.blocks:
+        for block in self.cluster.workload.blocks:
             stop = start + block.groups * len(block.weights)
             found.append(flat[start:stop].reshape(block.groups, len(block.weights)))
             start = stop
@@ -64,16 +89,25 @@ class Solved:
 
     def covariances(self) -> list[Floats]:
         """Of each block, (groups, weights, weights), at a variance of 1."""
-        inner, found, start = self.covariance, [], 0
-        for block in self.part.workload.blocks:
+        found, start = [], 0
+        for block in self.cluster.workload.blocks:
             width = len(block.weights)
-            if not self.part.whole:
+            if not self.cluster.whole:
+                inner = self.inverse @ self.inverse.T
                 found.append(np.broadcast_to(inner, (block.groups, width, width)))
                 continue
-            at = start + np.arange(block.groups)[:, None] * width + np.arange(width)
-            found.append(inner[at[:, :, None], at[:, None, :]])
-            start += block.groups * width
+            stop = start + block.groups * width
+            rows = self.inverse[start:stop].reshape(block.groups, width, -1)
+            found.append(rows @ rows.swapaxes(1, 2))
+            start = stop
         return found
+
+
+def _part(cluster: Cluster, matrix: Ints) -> Mixed:
+    """What is measured of a cluster. Raises ValueError for a matrix that is too large."""
+    if cluster.cells is None:
+        return Mixed(cluster.workload, matrix)
+    return Mixed(cluster.cells.workload, cluster.cells.measured(matrix))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +115,8 @@ class Factored:
     """A strategy for a workload, and how answers are made of its values.
 
     `lower` is a bound from below on the root of the mean squared error of any strategy, and `rmse`
-    this one's, at noise that costs rho = 1/2; both as `importance` weighs the queries.
+    this one's, at noise that costs rho = 1/2; both as `importance` weighs the queries. With
+    `largest` they are of the largest squared error.
     """
 
     workload: Workload
@@ -89,17 +124,20 @@ class Factored:
     solved: tuple[Solved, ...]
     rmse: float
     lower: float
+    largest: bool
+
+    @property
+    def ratio(self) -> float | None:
+        """The error to the bound on that of any strategy, at least 1; None without a bound."""
+        return max(1.0, self.rmse / self.lower) if self.lower else None
 
     def made_for(self, workload: Workload) -> Factored:
         """The same for another workload of the same queries in the same order."""
-        solved = tuple(
-            Solved(
-                Mixed(part_of(workload, each.places), each.part.matrix), each.places, each.inverse
-            )
-            for each in self.solved
-        )
+        if workload is self.workload:
+            return self
+        solved = tuple(each.made_for(workload) for each in self.solved)
         strategy = Strategy(tuple(each.part for each in solved))
-        return Factored(workload, strategy, tuple(solved), self.rmse, self.lower)
+        return dataclasses.replace(self, workload=workload, strategy=strategy, solved=solved)
 
     def spreads(self, law: Gaussian) -> tuple[Spread, ...]:
         """What will be known of each SELECT's answers, before anything is measured."""
@@ -116,7 +154,11 @@ class Factored:
         self, values: Sequence[NDArray[Any]], law: Gaussian, shown: Sequence[NDArray[Any]]
     ) -> Stored | None:
         """What a ledger keeps of it, with the answers that were shown; None where it cannot."""
-        measured = [(each.part, noisy) for each, noisy in zip(self.solved, values, strict=True)]
+        measured = []
+        for each, noisy in zip(self.solved, values, strict=True):
+            cluster, cells = each.cluster, each.cluster.cells
+            rows = None if cells is None else cells.rows
+            measured.append((cluster.workload, each.matrix, noisy, rows))
         answers = [[shown[place] for place in each.places] for each in self.solved]
         return Stored.mixed(measured, law, answers)
 
@@ -150,28 +192,29 @@ def _joint(estimates: Sequence[Floats], spreads: Sequence[Spread]) -> tuple[Join
     )
 
 
-def factored(workload: Workload) -> Factored:
-    """The strategy of least weighted squared error that is found for a workload.
+def factored(workload: Workload, *, largest: bool = False) -> Factored:
+    """The strategy of least weighted squared error, or least `largest` one, that is found.
 
-    Clusters of SELECTs that cannot be
-    planned together have a part each; at rho_c they err by e_c / rho_c, so that rho_c is in
-    proportion to sqrt(e_c). Nothing depends on how fast the machine is: a plan that is made again
-    is the same.
+    Clusters of SELECTs that cannot be planned together have a part each; at rho_c they err by
+    e_c / rho_c, so that rho_c is in proportion to sqrt(e_c) for the least sum, to e_c for the least
+    of the largest. Nothing depends on how fast the machine is: a plan that is made again is the
+    same.
     """
-    wanted = importance(workload)
+    wanted = importance(workload, largest=largest)
     drafts = []
     for cluster in clusters(workload):
         mine = np.concatenate([wanted[at].reshape(-1) for at in cluster.places])
-        drafts.append(_draft(cluster, mine))
-    total = sum(math.sqrt(draft.error) for draft in drafts)
-    scales = [math.sqrt(math.sqrt(draft.error) / total) for draft in drafts]
-    solved = _solved(drafts, scales)
+        drafts.append(_draft(cluster, mine, largest))
+    parts = [draft.error if largest else math.sqrt(draft.error) for draft in drafts]
+    solved = _solved(drafts, [math.sqrt(part / sum(parts)) for part in parts])
+    lower = [draft.lower for draft in drafts]
     return Factored(
         workload,
         Strategy(tuple(each.part for each in solved)),
         solved,
-        total,
-        math.sqrt(sum(draft.lower for draft in drafts)),
+        math.sqrt(sum(parts)) if largest else sum(parts),
+        math.sqrt(max(lower) if largest else sum(lower)),
+        largest,
     )
 
 
@@ -179,7 +222,7 @@ def factored(workload: Workload) -> Factored:
 class _Draft:
     """A cluster with T (rows, width) of sensitivity 1, the error of its answers and a bound on it.
 
-    The error is the weighted sum of squares at a variance of 1.
+    The error is the weighted sum of squares, or the largest, at a variance of 1.
     """
 
     cluster: Cluster
@@ -190,16 +233,15 @@ class _Draft:
     def solved(self, scale: float) -> Solved:
         """The part in whole numbers, at this scale. Raises ValueError where they are too large."""
         root = _square(self.root) * scale
-        matrix = np.rint(root).astype(np.int64)
-        inverse = np.linalg.inv(matrix.astype(np.float64))
-        return Solved(Mixed(self.cluster.workload, matrix), self.cluster.places, inverse)
+        return Solved.of(self.cluster, np.rint(root).astype(np.int64))
 
 
 def _solved(drafts: Sequence[_Draft], scales: Sequence[float]) -> tuple[Solved, ...]:
     """All parts on the finest grid that holds them. Raises ValueError where none does."""
+    top = max(float(np.abs(d.root).max()) * s for d, s in zip(drafts, scales, strict=True))
     for grid in GRIDS:
         try:
-            return tuple(d.solved(s * grid) for d, s in zip(drafts, scales, strict=True))
+            return tuple(d.solved(s * grid / top) for d, s in zip(drafts, scales, strict=True))
         except ValueError:
             if grid == GRIDS[-1]:
                 raise
@@ -220,44 +262,75 @@ def _square(root: Floats) -> Floats:
     return np.concatenate([root, rest])
 
 
-def _draft(cluster: Cluster, wanted: Floats) -> _Draft:
-    """The best noise for one cluster; of a SELECT that is too large, for the weights of a group."""
+def _draft(cluster: Cluster, wanted: Floats, largest: bool) -> _Draft:
+    """The best noise for one cluster; of a SELECT that is too large, for the weights of a group.
+
+    Where these cannot be listed they are measured as they are: at most their largest sizes come
+    together in a row, and as `importance` weighs them equal noise is the best for that.
+    """
     columns, times = cluster.columns, 1
     if not cluster.whole:
         (block,) = cluster.workload.blocks
         times = len(block.groupings)
-        wanted = wanted.reshape(-1, columns.queries).sum(axis=0)
-    found = _covariance(columns, wanted)
-    size = float(wanted.sum()) * times
+        wanted = wanted.reshape(-1, len(block.weights)).sum(axis=0)
+    size = (1.0 if largest else float(wanted.sum())) * times
+    if cluster.cells is not None:
+        best = _on_cells(cluster.cells, None if largest else wanted)
+        return _Draft(cluster, best.matrix, size * best.rmse**2, size * best.lower**2)
+    if columns is None:
+        squared = sum(float(w.largest) ** 2 for b in cluster.workload.blocks for w in b.weights)
+        plain = np.eye(len(wanted)) / math.sqrt(squared * times)
+        return _Draft(cluster, plain, size * squared, 0.0)
+    found = _covariance(columns, None if largest else wanted)
     return _Draft(
         cluster, found.root / math.sqrt(times), size * found.rmse**2, size * found.lower**2
     )
 
 
-def _covariance(columns: Distinct, wanted: Floats) -> NoiseCovariance:
-    """The noise of least weighted error; of many columns it is looked for in the cache on disk."""
-    listed = columns.small()
+def _on_cells(cells: Cells, wanted: Floats | None) -> Optimum:
+    """The strategy on the cells of least weighted error; without weights of the least largest."""
+    if wanted is None:
+        return smallest_largest(Listed(cells.rows.astype(np.float64)), gap=GAP)
+    return optimum(weighted_gram(cells.rows, wanted), float(wanted.sum()), gap=CLOSE)
+
+
+def _covariance(columns: Distinct, wanted: Floats | None) -> NoiseCovariance:
+    """The noise of least weighted error, without weights of the least largest one.
+
+    Of many columns it is looked for in the cache on disk.
+    """
     gap = GAP if columns.size <= MANY else WIDE
     name, cache = "", StrategyCache(folder())
     if columns.size > MANY:
-        name = key("weighted error", columns=listed, weights=wanted, gap=gap)
+        parts: dict[str, NDArray[Any]] = {} if wanted is None else {"wanted": wanted}
+        for at, (place, states) in enumerate(zip(columns.places, columns.states, strict=True)):
+            named = {"states": states, "query": place.query, "weight": place.weight}
+            parts |= {f"{part} {at}": array for part, array in named.items()}
+        objective = "largest error" if wanted is None else "weighted error"
+        name = key(objective, gap=gap, queries=columns.queries, **parts)
         known = cache.covariance(name)
         if known is not None:
             return known
-    found = noise_covariance(ListedColumns(listed), columns.queries, weights=wanted, gap=gap)
+    listed = ListedColumns(columns.small())
+    found = noise_covariance(
+        listed, columns.queries, weights=wanted, largest=wanted is None, gap=gap
+    )
     if name:
         cache.keep_covariance(name, found)
     return found
 
 
-def importance(workload: Workload) -> list[Floats]:
+def importance(workload: Workload, *, largest: bool = False) -> list[Floats]:
     """Of each block the weight of its queries' squared errors, (groups, weights).
 
     All queries of a workload are on one scale, in units of their largest weight; one on a larger
     scale is to have less noise, and its error counts as much more: of independent queries one that
     is twice as large has half the stddev. Each grouping has the same weight, which its groups have
     in equal parts: else a table of many cells would leave none of the price to a total beside it.
+    For the `largest` error all are alike: on one scale, all are to have the same noise.
     """
+    if largest:
+        return [np.ones((block.groups, len(block.weights))) for block in workload.blocks]
     found = []
     heaviest = max((w.largest for block in workload.blocks for w in block.weights), default=1)
     for block in workload.blocks:

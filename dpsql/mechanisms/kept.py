@@ -11,7 +11,6 @@ import dataclasses
 import itertools
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -23,24 +22,13 @@ from dpsql.accounting.releases import Releases
 from dpsql.accounting.stored import Stored
 from dpsql.mechanisms.lines import changes
 from dpsql.query.canon import Family
-from dpsql.query.linear import ranked
+from dpsql.query.linear import Classes, numbered
 
 READ = 2048  # releases of a snapshot that are looked at: the newest
 _LATE = 64  # charges within which another process will have kept its release
 
 Columns: TypeAlias = frozenset[str]
 Ints: TypeAlias = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """What all releases up to charge `last` together tell apart of a column, and where it shows:
-    its classes, None for nothing, and the changes along its lines.
-    """
-
-    last: int
-    classes: Ints | None
-    changes: NDArray[np.bool_]
 
 
 class Kept:
@@ -56,7 +44,9 @@ class Kept:
         self._stored: dict[int, Stored | None] = {}
         self._unread: dict[int, Columns] = {}
         self._by_key: dict[str, list[int]] = {}
-        self._told: dict[str, _Told] = {}  # by column
+        # by column: what the releases up to a charge tell apart, and where on its lines it shows
+        self._told: dict[str, tuple[int, Classes | None]] = {}
+        self._changes: dict[str, tuple[int, NDArray[np.bool_]]] = {}
 
     @property
     def state(self) -> tuple[int, int]:
@@ -69,7 +59,7 @@ class Kept:
         other.columns, other._stored = self.columns.copy(), self._stored.copy()
         other._unread = self._unread.copy()
         other._by_key = {key: list(seqs) for key, seqs in self._by_key.items()}
-        other._told = dict(self._told)
+        other._told, other._changes = dict(self._told), dict(self._changes)
         return other
 
     def refresh(self) -> None:
@@ -98,6 +88,7 @@ class Kept:
     def _count(self, seq: int, columns: Columns) -> None:
         if seq < self._seen:  # kept later than others after it
             self._told.clear()
+            self._changes.clear()
         self.columns[seq] = self._unread[seq] = columns
         self._seen = max(self._seen, seq)
         self._counted += 1
@@ -143,27 +134,34 @@ class Kept:
         measured with Gaussian noise: where they change, some of those do as well.
         """
         for name, classes in family.classes.items():
-            told = self._up_to_date(name)
-            if told.classes is None or not _coarser(classes, told.classes):
+            told = self._told_apart(name)
+            if told is None or not _coarser(classes, told):
                 return False
         return all(
-            not (changes(family, name) & ~self._told[name].changes).any() for name in family.classes
+            not (changes(family, name) & ~self._changed(name)).any() for name in family.classes
         )
 
-    def _up_to_date(self, name: str) -> _Told:
-        told = self._told.get(name, _Told(0, None, np.zeros((1, 0), np.bool_)))
-        if told.last == self._seen:
+    def _told_apart(self, name: str) -> Classes | None:
+        """The classes of a column that all releases together tell apart; None for nothing."""
+        last, told = self._told.get(name, (0, None))
+        if last == self._seen:
             return told
-        seen, merged = told.changes, told.classes
-        for family in self._newer(name, told.last):
+        for family in self._newer(name, last):
             classes = family.classes[name]
-            if merged is None:
-                merged, seen = classes, changes(family, name)
-                continue
-            seen = seen | changes(family, name)
-            if not _coarser(classes, merged):
-                merged = ranked(merged * (int(classes.max()) + 1) + classes).of
-        found = self._told[name] = _Told(self._seen, merged, seen)
+            if told is None:
+                told = numbered(classes)
+            elif not _coarser(classes, told):
+                told = numbered(told.of * (int(classes.max()) + 1) + classes)
+        self._told[name] = self._seen, told
+        return told
+
+    def _changed(self, name: str) -> NDArray[np.bool_]:
+        """Where some release changes along the lines of a column."""
+        last, found = self._changes.get(name, (0, np.zeros((1, 1), np.bool_)))
+        if last < self._seen:
+            for family in self._newer(name, last):
+                found = found | changes(family, name)
+            self._changes[name] = self._seen, found
         return found
 
     def _newer(self, name: str, last: int) -> Iterator[Family]:
@@ -202,9 +200,6 @@ class Kept:
         return stored is not None and bool(stored.mixes)
 
 
-def _coarser(merged: Ints, finer: Ints | None) -> bool:
+def _coarser(merged: Ints, finer: Classes) -> bool:
     """Whether classes of a column are unions of finer ones."""
-    if finer is None:
-        return False
-    listed, of = merged.tolist(), finer.tolist()
-    return len(set(zip(of, listed, strict=True))) == len(set(of))
+    return bool((merged[finer.first][finer.of] == merged).all())

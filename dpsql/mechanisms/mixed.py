@@ -41,7 +41,7 @@ class MixedRows:
     def of(cls, design: Design, mix: Mix, first: int, variance: Fraction) -> MixedRows:
         """The rows of a mix whose first family has this number in the design."""
         numbers = tuple(range(first, first + len(mix.places)))
-        answers = np.zeros((mix.values.size, design.atoms))
+        answers = np.zeros((len(mix.values) * mix.answers, design.atoms))
         for number, places in zip(numbers, mix.places, strict=True):
             family, groups = design.families[number], design.groups[number]
             inside = np.flatnonzero(groups >= 0)
@@ -49,6 +49,8 @@ class MixedRows:
             answers[rows, inside] = design.weights[number][inside] * family.factor
         stddev = math.sqrt(variance)
         runs = answers.reshape(len(mix.values), -1, design.atoms)
+        if mix.cells is not None:
+            runs = _on_cells(mix.cells, answers)[None]
         rows_ = np.einsum("rw,gwa->gra", mix.matrix.astype(np.float64), runs) / stddev
         spread = float(np.mean(np.diag(covariance(mix)))) * float(variance)
         return cls(rows_.reshape(-1, design.atoms), numbers, 1.0 / spread, mix, stddev)
@@ -59,16 +61,26 @@ class MixedRows:
         return found
 
 
+def _on_cells(cells: Ints, answers: Floats) -> Floats:
+    """(cells, atoms): in which cell each atom is, of the columns of answers that both have."""
+    known = {column.tobytes(): at for at, column in enumerate(np.ascontiguousarray(cells.T))}
+    found = np.zeros((cells.shape[1], answers.shape[1]))
+    for atom, column in enumerate(np.ascontiguousarray(answers.T.astype(np.int64))):
+        if column.any():
+            found[known[column.tobytes()], atom] = 1.0
+    return found
+
+
 @functools.lru_cache(64)  # an inverse of some hundred rows takes milliseconds
 def root(mix: Mix) -> Floats:
-    """R (width, rows): the answers of a run are R times its values."""
+    """R (answers, rows): the answers of a run are R times its values."""
     found: Floats = np.linalg.inv(mix.matrix.astype(np.float64))
-    return found
+    return found if mix.cells is None else mix.cells @ found
 
 
 @functools.lru_cache(64)
 def covariance(mix: Mix) -> Floats:
-    """That of the answers of a run, (width, width), at a variance of 1."""
+    """That of the answers of a run, (answers, answers), at a variance of 1."""
     inverse = root(mix)
     found: Floats = inverse @ inverse.T
     return found
@@ -105,7 +117,7 @@ class Again:
             width = len(block.weights)
             inner = np.zeros((block.groups, width, width))
             for number, mix in enumerate(self.stored.mixes):
-                size, inside = len(mix.matrix), of == number
+                size, inside = mix.answers, of == number
                 for i in range(width):
                     for j in range(width):
                         both = np.flatnonzero(inside[:, i] & inside[:, j])

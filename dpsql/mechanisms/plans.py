@@ -13,6 +13,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from dpsql.curator.quote import moved
+from dpsql.mechanisms.threads import one_thread
 from dpsql.query.canon import families
 from dpsql.query.linear import Workload
 from dpsql.schema import Dataset
@@ -26,10 +27,10 @@ _PLANS: OrderedDict[object, Factored | None] = OrderedDict()
 _MADE: weakref.WeakKeyDictionary[Workload, Factored] = weakref.WeakKeyDictionary()
 
 
-def factorized(workload: Workload, dataset: Dataset) -> Factored | None:
-    """The strategy for a workload; None where its own queries are the best, or nearly.
+def factorized(workload: Workload, dataset: Dataset, *, largest: bool = False) -> Factored | None:
+    """The strategy of least mean, or `largest`, squared error for a workload.
 
-    Those are when no row is counted in two of them.
+    None where its own queries are the best, or nearly: no row is counted in two of them.
     """
     heaviest = max((w.largest for b in workload.blocks for w in b.weights), default=0)
     if workload.size < 2:
@@ -39,19 +40,23 @@ def factorized(workload: Workload, dataset: Dataset) -> Factored | None:
     listed = families(workload)
     if any(family is None for block in listed for family in block):
         return None  # of too many cells
-    asked = tuple(
-        (
-            len(block.weights),
-            tuple(grouping.size for grouping in block.groupings),
-            tuple((f.key, f.factor, f.origin.tobytes()) for f in own if f is not None),
-        )
-        for block, own in zip(workload.blocks, listed, strict=True)
+    asked = (
+        largest,
+        tuple(
+            (
+                len(block.weights),
+                tuple(grouping.size for grouping in block.groupings),
+                tuple((f.key, f.factor, f.origin.tobytes()) for f in own if f is not None),
+            )
+            for block, own in zip(workload.blocks, listed, strict=True)
+        ),
     )
     with _PLANNING:
-        if workload in _MADE:
-            return _MADE[workload]
+        known = _MADE.get(workload)
+        if known is not None and known.largest == largest:
+            return known
         if asked not in _PLANS:
-            _PLANS[asked] = _factored(workload)
+            _PLANS[asked] = _factored(workload, largest)
             if len(_PLANS) > _KEPT:
                 _PLANS.popitem(last=False)
         plan = _PLANS[asked]
@@ -61,10 +66,11 @@ def factorized(workload: Workload, dataset: Dataset) -> Factored | None:
         return made
 
 
-def _factored(workload: Workload) -> Factored | None:
+def _factored(workload: Workload, largest: bool) -> Factored | None:
     from dpsql.mechanisms.factorization import factored
 
     try:
-        return factored(workload)
+        with one_thread():
+            return factored(workload, largest=largest)
     except ValueError:  # weights too large to be mixed
         return None

@@ -36,7 +36,8 @@ _ABSENT = 1e-14  # of the largest eigenvalue: lent to directions that no known c
 _CHEAP = 60  # steps before Newton's, or
 _SHORT = 10  # where columns are
 _FEW = 800  # at most, which Newton's take
-_UNUSED = 0.02  # a column's weight, relative to the mean, below which it is dropped
+_UNUSED, _FINER = 0.06, 4  # a column's weight, relative to the mean, below which it is dropped:
+# that, or so many times the gap
 _NEW = 0.01  # the weight of a new column, relative to the mean
 _ADDED = 10  # columns that are added at a time, for each query
 _ROUNDS = 400
@@ -102,7 +103,7 @@ def noise_covariance(
     lower, best, close = 0.0, None, 0.05
     for rounds in range(1, _ROUNDS + 1):
         root = np.sqrt(shares)[:, None]
-        active, bound = _settled(active, root, max(min(close, 0.1) / 4, gap / 2), until)
+        active, bound = _settled(active, root, max(min(close, 0.1) / 2, gap / 2), until)
         lower = max(lower, bound)
         noise, precision = _covariance(root * active.columns, active.weights)
         precision = precision * root * root.T
@@ -115,7 +116,7 @@ def noise_covariance(
         variances = np.diagonal(noise) / shares * seen.bound
         error = math.sqrt(float(variances.max() if largest else shares @ variances))
         if best is None or error < best[0]:
-            best = error, noise / (root * root.T) * seen.bound, seen.bound
+            best = error, noise * seen.bound, root, seen.bound
         close = error / math.sqrt(lower) - 1
         if close <= gap or late:
             break
@@ -127,12 +128,13 @@ def noise_covariance(
             shares = shares / shares.sum()
     if best is None:
         raise UsageError("no covariance has been certified in time; more time or a wider gap does")
+    error, noise, root, bound = best
     return NoiseCovariance(
-        best[1],
-        _root(best[1], active.columns),
+        noise / (root * root.T),
+        _root(noise, root, active.columns),
         math.sqrt(lower),
-        max(best[0], math.sqrt(lower)),
-        best[2],
+        max(error, math.sqrt(lower)),
+        bound,
         active.columns.shape[1],
         rounds,
     )
@@ -147,12 +149,12 @@ class _Active:
 
     def joined(self, columns: Floats, norms: Floats, most: int) -> _Active:
         """With columns whose norms are above 1, evenly from the largest down; one at the least."""
-        known = {column.tobytes() for column in self.columns.T.astype(np.int64)}
+        known = {column.tobytes() for column in _rows(self.columns)}
         order = np.argsort(-norms, kind="stable")
         above = max(1, int((norms > 1).sum()))
-        new = []
-        for at in order[: above : max(1, above // most)]:
-            key = columns[:, at].astype(np.int64).tobytes()
+        picked, new = order[: above : max(1, above // most)], []
+        for at, column in zip(picked, _rows(columns[:, picked]), strict=True):
+            key = column.tobytes()
             if key not in known:
                 known.add(key)
                 new.append(at)
@@ -161,6 +163,11 @@ class _Active:
             np.hstack([self.columns, columns[:, new]]),
             np.concatenate([self.weights, np.full(len(new), weight)]),
         )
+
+
+def _rows(columns: Floats) -> NDArray[np.int64]:
+    """Whole numbers (queries, columns) as rows (columns, queries)."""
+    return np.ascontiguousarray(columns.T, np.int64)
 
 
 def _settled(active: _Active, root: Floats, gap: float, until: float) -> tuple[_Active, float]:
@@ -184,7 +191,7 @@ def _settled(active: _Active, root: Floats, gap: float, until: float) -> tuple[_
         if float(excess.max()) <= 1 + gap or time.monotonic() >= until:
             return kept, lower
         weights = floored(spectrum.weights * np.clip(excess**power, 1e-3, 1e3))
-        keep = (weights > _UNUSED * weights.mean()) | (excess > 1)
+        keep = (weights > min(_UNUSED, _FINER * gap) * weights.mean()) | (excess > 1)
         columns, weights = kept.columns[:, keep], weights[keep]
     if kept.columns.shape[1] > _FEW:
         return kept, lower
@@ -207,10 +214,15 @@ def _covariance(columns: Floats, weights: Floats) -> tuple[Floats, Floats]:
     return (vectors * roots) @ vectors.T, (vectors / roots) @ vectors.T
 
 
-def _root(covariance: Floats, columns: Floats) -> Floats:
-    """T: the symmetric root of S^-1, or its rows on the span of the columns where that is less."""
-    rank = int(np.linalg.matrix_rank(columns))
-    values, vectors = np.linalg.eigh(covariance)
-    if rank == len(values):
-        return np.asarray((vectors / np.sqrt(values)) @ vectors.T, np.float64)
-    return np.asarray(vectors[:, -rank:].T / np.sqrt(values[-rank:])[:, None], np.float64)
+def _root(noise: Floats, root: Floats, columns: Floats) -> Floats:
+    """T: the symmetric root of S^-1, or its rows on the span of the columns where that is less.
+
+    S is `noise` on weighted queries, what lies off the span left out: weights would enlarge that.
+    """
+    least = max(columns.shape) * float(np.finfo(np.float64).eps)
+    rank = int(np.linalg.matrix_rank(np.linalg.qr(columns.T, mode="r"), rtol=least))
+    values, vectors = np.linalg.eigh(noise)
+    inner = (vectors[:, -rank:] * values[-rank:]) @ vectors[:, -rank:].T
+    values, vectors = np.linalg.eigh(inner / (root * root.T))
+    some = vectors[:, -rank:].T / np.sqrt(values[-rank:])[:, None]
+    return np.asarray(some if rank < len(values) else vectors @ some, np.float64)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.optimum import Optimum
 from dpsql.mechanisms.querycov import NoiseCovariance
 
-VERSION = 1  # of the files and of how strategies are found; another version reads none of these
+VERSION = 2  # of the files and of how strategies are found; another version reads none of these
 LARGEST = 1 << 28  # bytes of all files
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 

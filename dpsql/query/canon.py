@@ -21,17 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.query.linear import (
-    FEW,
     Block,
-    Classes,
     Grouping,
     TableOf,
     Weight,
     Workload,
     alike,
     classes,
+    numbered,
     product,
-    ranked,
     tables_of,
 )
 from dpsql.query.predicate import TRUE, Codes, truth
@@ -112,6 +110,17 @@ def families(workload: Workload) -> tuple[tuple[Family | None, ...], ...]:
     return found
 
 
+def placed(workload: Workload) -> Iterator[tuple[Family | None, Ints]]:
+    """The families of a workload, and where among all its answers that of each group is."""
+    start = 0
+    for block, listed in zip(workload.blocks, families(workload), strict=True):
+        width = len(block.weights)
+        for (row, _, column, _), family in zip(parts(block), listed, strict=True):
+            origin = np.zeros(0, np.int64) if family is None else family.origin
+            yield family, start + (row + origin) * width + column
+        start += block.groups * width
+
+
 def remember(block: Block, known: _Families) -> None:
     """Keep the families of a block that were found as those of another: in any workload it is the
     same, for what a block does not mention makes no difference to it."""
@@ -139,60 +148,33 @@ def _family(workload: Workload, block: Block, grouping: Grouping, weight: Weight
     size = math.prod(merged[name].number for name in order)
     if size > MOST_CELLS:
         return None
-    first = {name: merged[name].first for name in order}
-    codes, count = product(first)
-    groups, values = meaning(block, grouping, weight, codes, count)
-    shape = tuple(len(first[name]) for name in order)
-    groups, values = groups.reshape(shape), values.reshape(shape)
+    codes, count = product({name: merged[name].first for name in order})
+    told = np.array(meaning(block, grouping, weight, codes, count))
+    told = told.reshape(2, *(merged[name].number for name in order))
     kept: dict[str, Ints] = {}
     for name in order:
         axis = len(kept)
-        told = _alike(groups, values, axis)
-        if told.number == 1:
-            groups, values = (np.asarray(a.take(0, axis=axis)) for a in (groups, values))
-            continue
-        listed = merged[name].first.tolist()
-        if told.number == len(listed) and listed == sorted(listed):
-            kept[name] = merged[name].of  # numbered by their first code already
-            continue
-        # classes are numbered by their first code
-        kept[name], first_code = _numbered(told.of[merged[name].of])
-        picked = told.first[told.of[merged[name].of[first_code]]]
-        groups, values = groups.take(picked, axis=axis), values.take(picked, axis=axis)
-    groups, values = groups.reshape(-1), values.reshape(-1)
+        found = alike(told.swapaxes(axis + 1, 0))
+        if found.number == 1:
+            told = np.asarray(told.take(0, axis=axis + 1))
+        elif found.number == merged[name].number:
+            kept[name] = merged[name].of
+        else:
+            kept[name] = found.of[merged[name].of]
+            told = told.take(found.first, axis=axis + 1)
+    groups, values = told.reshape(2, -1)
     factor = int(np.gcd.reduce(values)) or 1
     outside = (groups < 0).nonzero()[0]
-    numbered, at = _numbered(groups)
+    ranks, at = numbered(groups)
     met = groups[at]
     if len(outside):  # what is in no group has no number
-        none = int(numbered[outside[0]])
-        numbered = np.where(numbered == none, -1, numbered - (numbered > none))
+        none = int(ranks[outside[0]])
+        ranks = np.where(ranks == none, -1, ranks - (ranks > none))
         met = met[met >= 0]
     origin = met
     if len(met) < grouping.size:
         origin = np.concatenate([met, np.setdiff1d(np.arange(grouping.size), met)])
-    return Family.of(kept, numbered, values // factor, factor, origin.astype(np.int64))
-
-
-def _alike(groups: Ints, values: Ints, axis: int) -> Classes:
-    """The places along an axis in classes, those alike in all cells together."""
-    size = groups.shape[axis]
-    both = [a.swapaxes(axis, 0).reshape(size, -1) for a in (groups, values)]
-    return alike(np.concatenate(both, axis=1))
-
-
-def _numbered(values: Ints) -> tuple[Ints, Ints]:
-    """Values numbered 0, 1, ... as they are met, and where each is met first."""
-    if len(values) <= FEW:
-        listed = values.tolist()
-        number = {value: place for place, value in enumerate(dict.fromkeys(listed))}
-        of = np.array([number[value] for value in listed], np.int64)
-        return of, np.array([listed.index(value) for value in number], np.int64)
-    found = ranked(values)
-    order = np.argsort(found.first)
-    rank = np.empty(found.number, np.int64)
-    rank[order] = np.arange(found.number)
-    return rank[found.of], found.first[order]
+    return Family.of(kept, ranks, values // factor, factor, origin)
 
 
 def _key(kept: Mapping[str, Ints], groups: Ints, values: Ints, size: int) -> str:

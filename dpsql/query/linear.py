@@ -7,7 +7,8 @@ non-empty cells of a histogram; `atoms` merges the values of a column that nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -15,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.domain import Domain
-from dpsql.query.predicate import TRUE, Codes, Leaf, Predicate, leaves, truth
+from dpsql.query.predicate import FALSE, TRUE, UNKNOWN, Codes, Leaf, Predicate, Truth, leaves, truth
 
 TableOf: TypeAlias = tuple[Domain, NDArray[Any]]  # a domain and one entry a cell
 
-FEW = 128  # values that are told apart faster without arrays
+FEW = 32  # values that are told apart faster without arrays
 _FIRST = np.zeros(1, np.int64)
+_TRUTHS = [bytes([one]) for one in (FALSE, UNKNOWN, TRUE)]
 MAX_WEIGHT = 1 << 36  # every weight is at most this in absolute value
 
 
@@ -164,7 +166,7 @@ def _block(block: Block, codes: Codes, counts: NDArray[np.int64], total: int) ->
 
 
 class Classes(NamedTuple):
-    """The class of each code, 0, 1, ... without a gap, and where each class is first."""
+    """The class of each code, and where each class is first, in ascending order."""
 
     of: NDArray[np.int64]
     first: NDArray[np.int64]
@@ -194,38 +196,57 @@ def _classes(name: str, size: int, tables: Sequence[TableOf]) -> Classes:
         if name not in domain.names:
             continue
         if len(domain.names) == 1:
-            told = ranked(table)
+            told = numbered(table)
         else:
             axis = domain.names.index(name)
-            shaped = table.reshape(domain.sizes).swapaxes(axis, 0).reshape(size, -1)
-            told = alike(shaped)
+            told = alike(table.reshape(domain.sizes).swapaxes(axis, 0))
         if found is None or found.number == 1:
             found = told
         elif told.number > 1:
-            found = ranked(found.of * told.number + told.of)
+            found = numbered(found.of * told.number + told.of)
     return found or Classes(np.zeros(size, np.int64), np.zeros(1, np.int64))
 
 
-def ranked(values: NDArray[Any]) -> Classes:
-    """Whole numbers in classes of equal ones, by their size."""
+def numbered(values: NDArray[Any]) -> Classes:
+    """Whole numbers in classes of equal ones, in the order in which they are met."""
+    if values.dtype == np.uint8:
+        return _truths(values)
     if len(values) <= FEW:
-        listed = values.tolist()
-        backwards = range(len(listed) - 1, -1, -1)
-        place = {listed[at]: at for at in backwards}  # of each value the first
-        order = sorted(place)
-        rank = {value: number for number, value in enumerate(order)}
-        of = np.array([rank[value] for value in listed], np.int64)
-        return Classes(of, np.array([place[value] for value in order], np.int64))
-    least = int(values.min(initial=0))
-    span = int(values.max(initial=0)) - least + 1
+        return _met(values.tolist())
+    least = int(values.min())
+    span = int(values.max()) - least + 1
     if span > 4 * len(values) + 64:  # a table of them would be mostly empty
         _, first, ranks = np.unique(values, return_index=True, return_inverse=True)
-        return Classes(ranks.astype(np.int64), first.astype(np.int64))
-    first = np.full(span, -1, np.int64)
-    first[values[::-1] - least] = np.arange(len(values) - 1, -1, -1)
-    occurs = first >= 0
+        return _in_order(ranks, first)
+    place = np.full(span, -1, np.int64)
+    place[values[::-1] - least] = np.arange(len(values) - 1, -1, -1)
+    occurs = place >= 0
     ranks = np.cumsum(occurs) - 1
-    return Classes(ranks[values - least], first[occurs])
+    return _in_order(ranks[values - least], place[occurs])
+
+
+def _truths(values: Truth) -> Classes:
+    """FALSE, UNKNOWN and TRUE in classes: as bytes, which is fastest."""
+    text = values.tobytes()
+    first = sorted([at for at in map(text.find, _TRUTHS) if at >= 0])
+    rank = bytes.maketrans(bytes([text[at] for at in first]), bytes(range(len(first))))
+    of = np.frombuffer(text.translate(rank), np.uint8)
+    return Classes(of.astype(np.int64), np.array(first, np.int64))
+
+
+def _met(listed: Sequence[Hashable]) -> Classes:
+    """At most FEW values in classes of equal ones, in the order in which they are met."""
+    number: dict[Hashable, int] = {}
+    of = np.array([number.setdefault(value, len(number)) for value in listed], np.int64)
+    return Classes(of, np.array([listed.index(value) for value in number], np.int64))
+
+
+def _in_order(ranks: NDArray[Any], first: NDArray[Any]) -> Classes:
+    """Classes that are in another order, by where each is first."""
+    order = np.argsort(first)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    return Classes(number[ranks.reshape(-1)], first[order].astype(np.int64))
 
 
 def starts(values: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -235,31 +256,33 @@ def starts(values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def alike(rows: NDArray[Any]) -> Classes:
-    """Rows in classes of equal ones."""
-    lines = np.ascontiguousarray(rows)
-    if len(lines) <= FEW:
-        listed = [line.tobytes() for line in lines]
-        number = {line: rank for rank, line in enumerate(dict.fromkeys(listed))}
-        of = np.array([number[line] for line in listed], np.int64)
-        return Classes(of, np.array([listed.index(line) for line in number], np.int64))
+    """Rows, along the first axis, in classes of equal ones, in the order in which they are met."""
+    if len(rows) <= FEW:
+        return _met([row.tobytes() for row in rows])
+    lines = np.ascontiguousarray(rows).reshape(len(rows), -1)
     void = lines.view(np.dtype((np.void, lines.dtype.itemsize * lines.shape[1]))).reshape(-1)
-    _, at_first, merged = np.unique(void, return_index=True, return_inverse=True)
-    return Classes(merged.reshape(-1).astype(np.int64), at_first.astype(np.int64))
+    _, first, ranks = np.unique(void, return_index=True, return_inverse=True)
+    return _in_order(ranks, first)
 
 
 def atoms(domain: Domain, tables: Sequence[TableOf]) -> Mapping[str, NDArray[np.int64]]:
     """For each column, one representative code of every class that no table tells apart."""
-    return {name: np.sort(found.first) for name, found in classes(domain, tables).items()}
+    return {name: found.first for name, found in classes(domain, tables).items()}
 
 
 def product(
     representatives: Mapping[str, NDArray[np.int64]],
 ) -> tuple[dict[str, NDArray[np.int64]], int]:
     """The codes of every combination of representatives, and how many there are."""
-    names = tuple(representatives)
-    domain = Domain(names, tuple(len(representatives[name]) for name in names))
-    grid = domain.grid()
-    return {name: representatives[name][grid[name]] for name in names}, domain.cells
+    sizes = [len(codes) for codes in representatives.values()]
+    found = {}
+    for axis, (name, codes) in enumerate(representatives.items()):
+        along = [1] * len(sizes)
+        along[axis] = sizes[axis]
+        filled = np.empty(sizes, np.int64)
+        filled[...] = codes.reshape(along)
+        found[name] = filled.reshape(-1)
+    return found, math.prod(sizes)
 
 
 def combinations(representatives: Mapping[str, NDArray[np.int64]]) -> int:

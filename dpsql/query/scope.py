@@ -67,6 +67,8 @@ class Sources:
                 inner = ctes.get(fold(path[0])) if len(path) == 1 else None
                 if inner is None:
                     inner = self._dataset(path, span)
+                if not (alias or names):
+                    return inner
                 return self._aliased(inner, alias or path[-1], names, span)
             case Derived(query=query, alias=alias, column_aliases=names, span=span):
                 inner = self._derived(query, (), ctes, span, alias)

@@ -20,6 +20,7 @@ from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.found import Found
 from dpsql.mechanisms.gaussian import short
 from dpsql.mechanisms.noises import Alike, Noise
+from dpsql.mechanisms.threads import one_thread
 from dpsql.planner import CLOSE, SCRIPT_SHARE, Asked, Terms, chosen
 from dpsql.query.compile import Compiled
 from dpsql.query.linear import Workload
@@ -62,7 +63,8 @@ def of_purse(
             check_delta(query.ask, terms.delta)
     reuse = any(query.settings.reuse for query in ready.queries)
     archive = session._archive(dataset) if reuse else None
-    return planned(ready, dataset, terms, archive), archive
+    with one_thread():
+        return planned(ready, dataset, terms, archive), archive
 
 
 def planned(ready: Ready, dataset: Dataset, terms: Terms, archive: Archive | None) -> Planned:
@@ -77,6 +79,7 @@ def planned(ready: Ready, dataset: Dataset, terms: Terms, archive: Archive | Non
             settings.epsilon,
             settings.rho,
             settings.backend,
+            objective=settings.objective,
             share=SCRIPT_SHARE,
             most=MOST_PLANNED,
             queries=MOST_PLANNED,

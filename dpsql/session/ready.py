@@ -1,7 +1,7 @@
 """A script read, bound and compiled as a whole: what it asks, before anything is paid.
 
 SET and RESET hold for the statements after them, OPTIONS for their own; the settings of the call go
-before SET, as everywhere. A script has one price and one backend: they are set above its first
+before SET, as everywhere. A script has one price and one plan: they are set above its first
 SELECT, or by the call. Whatever is refused is refused here, with its place in the script.
 """
 
@@ -31,8 +31,8 @@ from dpsql.session.settings import NAMES, Settings
 if TYPE_CHECKING:
     from dpsql.session.session import Session
 
-_WHOLE = ("epsilon", "rho", "backend")
-_ONE = "a script has one price and one backend"
+_WHOLE = ("epsilon", "rho", "backend", "objective")
+_ONE = "a script has one price and one plan"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

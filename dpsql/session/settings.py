@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpsql.errors import UsageError
-from dpsql.planner import BACKENDS
+from dpsql.planner import BACKENDS, OBJECTIVES
 
 _LATER = {
     "strict": "synopses",
@@ -36,7 +36,8 @@ class Settings:
                 least count released before for the same statement, at the least price;
                 at most one of these three
     confidence  level of the intervals, above 0 and below 1
-    backend     auto, gaussian or laplace
+    backend     auto, gaussian, laplace or factorization
+    objective   which error of several answers planning makes least: total, or the largest
     intervals   adds <name>_low and <name>_high columns to the output
     clamp       shows negative counts as 0, which biases them
     postprocess none, or projection: shows the answers of the one table that is nearest to the
@@ -50,6 +51,7 @@ class Settings:
     accuracy: float | str | None = None
     confidence: float = 0.95
     backend: str = "auto"
+    objective: str = "total"
     intervals: bool = False
     clamp: bool = False
     postprocess: str = "none"
@@ -74,6 +76,8 @@ class Settings:
             raise UsageError(f"confidence is above 0 and below 1, not {self.confidence!r}")
         if self.backend not in BACKENDS:
             raise UsageError(f"backend is one of {', '.join(BACKENDS)}, not {self.backend!r}")
+        if self.objective not in OBJECTIVES:
+            raise UsageError(f"objective is {' or '.join(OBJECTIVES)}, not {self.objective!r}")
         if self.postprocess not in POSTPROCESSES:
             listed = " or ".join(POSTPROCESSES)
             raise UsageError(f"postprocess is {listed}, not {self.postprocess!r}")
@@ -148,7 +152,7 @@ def read(name: str, value: Any) -> Any:
             if text.endswith("%"):
                 return _number(name, text[:-1]) / 100
             return _number(name, value)
-        case "backend" | "postprocess":
+        case "backend" | "objective" | "postprocess":
             return str(value).strip().lower()
         case "total":
             if value is None or value == "unset":

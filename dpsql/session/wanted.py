@@ -52,7 +52,9 @@ def wanted(
     workload = compiled.workload
     found = None if archive is None else archive.find(workload)
     if settings.accuracy is None:
-        asked = Asked(settings.epsilon, settings.rho, settings.backend)
+        asked = Asked(
+            settings.epsilon, settings.rho, settings.backend, objective=settings.objective
+        )
         choice = choose(workload, dataset, asked, terms)
         rest = missing(choice, found, workload, dataset, terms)
         if rest is not None and rest is not choice:  # where it really combines to that

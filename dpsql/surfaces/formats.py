@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from dpsql.release import PURSE, Cost, Plan, Release, Row
+from dpsql.release import PURSE, Candidate, Cost, Plan, Release, Row
 from dpsql.surfaces.figures import Style, ceiling, figure, floor, measured, percent, plain, share
 from dpsql.surfaces.sheet import numeric, sheet
 from dpsql.surfaces.table import table
@@ -251,13 +251,22 @@ def _predicted(value: Any, error: float | None) -> str:
 
 
 def _candidates(plan: Plan, width: int | None, drawn: bool) -> Iterator[str]:
-    rows: list[list[str]] = [
-        [candidate.backend, figure(candidate.price.epsilon), figure(candidate.rmse)]
-        for candidate in plan.candidates
-    ]
     unit = plan.unit if plan.unit == "rows" else "of the largest"
-    names = ("candidate", "price ε", f"error ({unit})")
-    yield from table(names, rows, (False, True, True), width=width, drawn=drawn)
+    yield from candidate_table(plan.candidates, f"error ({unit})", width, drawn)
+
+
+def candidate_table(
+    candidates: Sequence[Candidate], error: str, width: int | None, drawn: bool
+) -> Iterator[str]:
+    """The candidates of a plan, with how near a strategy's error is to the least of all."""
+    bounded = any(candidate.ratio is not None for candidate in candidates)
+    rows = [
+        [c.backend, figure(c.price.epsilon), figure(c.rmse)]
+        + ["" if c.ratio is None else f"{c.ratio:.3f} x"] * bounded
+        for c in candidates
+    ]
+    names = ("candidate", "price ε", error, *["of the least possible"] * bounded)
+    yield from table(names, rows, (False, *[True] * (len(names) - 1)), width=width, drawn=drawn)
 
 
 def cells_of(rows: Sequence[Row]) -> list[list[str]]:

@@ -24,7 +24,7 @@ else:
 F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_FILE = 1_000_000  # bytes of SQL that are read at all
 SETTINGS = (
-    "epsilon", "rho", "accuracy", "confidence", "backend", "intervals", "clamp",
+    "epsilon", "rho", "accuracy", "confidence", "backend", "objective", "intervals", "clamp",
     "postprocess", "total", "reuse",
 )  # fmt: skip
 
@@ -133,8 +133,14 @@ def setting_options(command: F) -> F:
             ),
             click.option(
                 "--backend",
-                type=click.Choice(["auto", "gaussian", "laplace"]),
+                type=click.Choice(["auto", "gaussian", "laplace", "factorization"]),
                 help="How to answer. [default: auto]",
+            ),
+            click.option(
+                "--objective",
+                type=click.Choice(["total", "largest"]),
+                help="What planning makes least where there are several answers: their total "
+                "squared error, or the largest. [default: total]",
             ),
             click.option(
                 "--intervals/--no-intervals",

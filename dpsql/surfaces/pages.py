@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.release import Budget, Cost, ScriptPlan
 from dpsql.surfaces.figures import figure, percent, share
-from dpsql.surfaces.formats import json_lines, markdown_lines, plan_grid, table_grid
+from dpsql.surfaces.formats import (
+    candidate_table,
+    json_lines,
+    markdown_lines,
+    plan_grid,
+    table_grid,
+)
 from dpsql.surfaces.table import table
 from dpsql.surfaces.terminal import cut, joined, visible
 
@@ -171,9 +177,8 @@ def plan_lines(plan: ScriptPlan, *, width: int | None, drawn: bool) -> Iterator[
         yield ""
     yield "± is the standard error to expect; the values themselves are not computed"
     if plan.candidates:
-        rows = [[c.backend, figure(c.price.epsilon), figure(c.rmse)] for c in plan.candidates]
-        heads = ("candidate", "price ε", "mean error (of the largest)")
-        yield from table(heads, rows, (False, True, True), width=width, drawn=drawn)
+        heading = "mean error (of the largest)"
+        yield from candidate_table(plan.candidates, heading, width, drawn)
     parts = [plan.backend]
     if plan.price.epsilon:
         bought = sum(found.backend != "reuse" for found in plan.plans)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpsql.accounting.events import Gaussian, Laplace
-from dpsql.accounting.pack import pack, unpack
+from dpsql.accounting.pack import compressed, pack, unpack
 from dpsql.accounting.stored import Stored
 from tests.mechanisms.measured import CELLS, CODES, workload
 
@@ -84,6 +84,13 @@ def test_what_earlier_versions_packed_is_read_and_written_alike():
     for a, b in zip(read["list"][0][1][:2], tree["list"][0][1][:2], strict=True):
         assert a.dtype == np.int64 and (a == b).all()
     assert (read["wide"] == tree["wide"]).all()
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 511, 512, 1000, 16384, 32767, 32768, 200000])
+def test_data_of_any_size_are_what_zlib_reads(size: int) -> None:
+    noise = np.random.default_rng(size).integers(0, 256, size // 2, np.uint8).tobytes()
+    for data in (bytes(size), noise + noise):
+        assert zlib.decompress(compressed(data, 1)) == data
 
 
 def test_only_arrays_and_plain_values_are_packed():

@@ -108,7 +108,7 @@ def test_neighbours_are_no_farther_apart_than_is_charged(strategy, neighbours, r
         assert found.squared == max(truth, rows**2)
 
 
-LIMITS = [{"WORK": 0}, {"PAIRS": 0}, {"HELD": 2}]
+LIMITS = [{"WORK": 0}, {"COLUMNS": 0, "CELLS": 1}, {"PAIRS": 0}, {"HELD": 2}]
 
 
 @pytest.mark.parametrize("limits", LIMITS, ids=str)
@@ -120,6 +120,23 @@ def test_bounds_are_never_below_the_truth(limits, strategy, neighbours):
             patch.setattr(mixed, name, value)
         found = reach(strategy, dataset(neighbours)).squared
     assert found >= farthest(strategy, neighbours)
+
+
+@settings(deadline=None, max_examples=150, derandomize=True)
+@given(SMALL)
+def test_the_bound_that_looks_at_no_column_holds_for_each_part(strategy):
+    for part in strategy.parts:
+        assert mixed._bound(part) >= farthest(Strategy((part,)), ADD)
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(workloads(blocks=1).filter(lambda w: w.size > 0 and len(w.blocks[0].groupings) == 1))
+def test_weights_that_are_measured_as_they_are_are_bounded_by_their_sizes(workload):
+    """Not by the square of the sum of these, which would make them as dear as one sum."""
+    (block,) = workload.blocks
+    part = Mixed(workload, 3 * np.eye(len(block.weights), dtype=np.int64))
+    squares = sum((3 * weight.largest) ** 2 for weight in block.weights)
+    assert mixed._bound(part) <= squares * (1 + 1e-5) + 1
 
 
 @settings(deadline=None, max_examples=150, derandomize=True)

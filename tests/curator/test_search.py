@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -74,6 +75,48 @@ def judged(listed) -> Moved:
 @given(st.lists(families(), min_size=1, max_size=3))
 def test_a_search_that_ends_finds_the_largest_column(listed):
     assert search.search(listed, GRID) == judged(listed)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(families(), min_size=1, max_size=3), st.integers(1, 4))
+def test_a_search_in_small_slices_finds_the_same(listed, size):
+    """Wide columns are looked at some values at a time."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(search, "_SLICE", size)
+        assert search.search(listed, GRID) == judged(listed)
+
+
+@pytest.mark.parametrize("size", [2, search._SLICE])
+@settings(max_examples=200, deadline=None)
+@given(weight=weights())
+def test_a_weight_has_one_size_only_if_all_of_its_numbers_say_so(size, weight):
+    """Else counts would be taken for what they are not: `squared` is then divided by the size."""
+    numbers = {0} if weight.terms else set()
+    for term in weight.terms:
+        numbers |= {1} if term.table is None else set(np.abs(term.table.values).tolist())
+    told = {number * weight.factor for number in numbers if number}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(search, "_SLICE", size)
+        found = search._size(weight)
+    assert found == (None if len(told) > 1 else max(told, default=0))
+
+
+def test_a_sum_over_millions_of_values_is_soon_and_exactly_bounded():
+    """Nine million values: sorted they would take 2 GB. The largest is not at an end."""
+    values = np.arange(9_000_000) % 8_999_993 - 4_000_000
+    alone = Domain(("v",), (len(values),))
+    weight = Weight((Term(ALWAYS, Table(alone, values)),), 2)
+    some = np.full(len(values), FALSE, np.uint8)
+    some[100:5_000_000] = TRUE
+    for where, largest in ((ALWAYS, 4_999_992), (Leaf(alone, some), 3_999_900)):
+        workload = Workload(alone, (Block(where, (weight,), (TOTAL,)),))
+        tracemalloc.start()
+        found = sensitivity(workload, Neighbours.ADD_REMOVE, 1)
+        held = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert found.exact and found.largest == found.absolute == 2 * largest
+        assert found.squared == (2 * largest) ** 2
+        assert held < 200e6
 
 
 @pytest.mark.parametrize("work", [0, 40, 400])

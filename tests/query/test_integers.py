@@ -24,16 +24,30 @@ COLUMNS = (
 DATASET = Dataset("t", COLUMNS, Neighbours.ADD_REMOVE, Unit(), Source(table="t"))
 NUMBERS = [-9, -4, -3, -1, 0, 1, 4, 5, 7, 8, 42, 70, 71, 1 << 31, -(1 << 31) - 1, 1 << 40,
            (1 << 61) - 2, 1 << 61, (1 << 61) + 2]  # fmt: skip
+SMALL = [-9, -3, -2, -1, 0, 1, 2, 3, 8]
 OPS = ("=", "<>", "!=", "==", "<", "<=", ">", ">=")
 SIMPLE = [
     *(f"{c} {op} {v}" for c in ("a", "n", "big") for op in OPS for v in NUMBERS),
     *(f"{v} {op} {c}" for c in ("a", "n", "big") for op in OPS for v in NUMBERS),
     *(f"{c} BETWEEN {u} AND {v}" for c in ("a", "n") for u in NUMBERS for v in NUMBERS),
     *(f"{c} IN ({u}, {v}, 8)" for c in ("a", "n", "big") for u in NUMBERS for v in NUMBERS[:8]),
+    *(
+        f"a {op} {u} {sign} ({v})"
+        for op in ("<", "=")
+        for sign in "+-*"
+        for u in SMALL
+        for v in SMALL
+    ),
+    *(f"{u} % {v} >= n" for u in SMALL[4:] for v in SMALL[5:]),
+    "n BETWEEN 2 * (3 + 1) AND 100 - 40 % 23",
+    "a IN (1 - 4, 2 * 2)",
+    "a > 46341 * 46340 - 2147441939",
 ]
 OTHERS = [
     "a > 0.5", "a = NULL", "a IN (1, NULL)", "a BETWEEN 0 AND 1.5", "a < n", "a NOT IN (1)",
     "a IS NULL", "a IS NOT DISTINCT FROM 1", "c = 1", "x = 1", f"n < {1 << 63}", "a > 1::INTEGER",
+    f"a < {1 << 31} - 1", "a < 46341 * 46341", "a < 2147483647 + 1", "a < -7 % 3", "a < 7 % -3",
+    "a < 1 % 0", "a < 1 / 1", "a < 7 // 2", "a < 1 + NULL", "a < 1 + 0.5", "a < 1 & 1",
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from random import Random
 from typing import Any
 
@@ -22,12 +23,13 @@ from dpsql.query.linear import (
     Term,
     Weight,
     Workload,
+    alike,
     atoms,
     combinations,
+    numbered,
     product,
-    ranked,
 )
-from dpsql.query.predicate import ALWAYS, TRUE, Leaf
+from dpsql.query.predicate import ALWAYS, FALSE, TRUE, UNKNOWN, Leaf
 from tests.query.exact import compiled, counted
 from tests.query.grammar import Statements, asked
 from tests.query.tables import table
@@ -184,9 +186,39 @@ def test_values_that_nothing_tells_apart_are_one_atom() -> None:
     assert {name: codes.tolist() for name, codes in found.items()} == {"a": [0, 300], "b": [0]}
 
 
+NUMBERS = st.one_of(st.integers(-3, 9), st.integers(0, 10**12))
+TRUTHS = st.sampled_from([FALSE, UNKNOWN, TRUE])
+
+
+def _in_the_order_met(values: list[object]) -> tuple[list[int], list[int]]:
+    met = [at for at, value in enumerate(values) if value not in values[:at]]
+    return [[values[at] for at in met].index(value) for value in values], met
+
+
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
-@given(st.lists(st.one_of(st.integers(-3, 9), st.integers(0, 10**12)), min_size=1, max_size=60))
-def test_ranks_and_first_places_are_those_of_sorting(values: list[int]) -> None:
-    ranks, first = ranked(np.array(values, np.int64))
-    _, places, expected = np.unique(values, return_index=True, return_inverse=True)
-    assert ranks.tolist() == expected.tolist() and first.tolist() == places.tolist()
+@given(st.lists(NUMBERS, min_size=1, max_size=60), st.sampled_from([1, 5]), st.booleans())
+def test_values_are_numbered_in_the_order_in_which_they_are_met(
+    values: list[int], times: int, rows: bool
+) -> None:
+    """Also of more than FEW, whether they are spread or not, and of rows."""
+    values *= times
+    array = np.array(values, np.int64)
+    of, first = alike(array[:, None] + np.zeros((1, 2), np.int64)) if rows else numbered(array)
+    assert (of.tolist(), first.tolist()) == _in_the_order_met(values)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(st.lists(TRUTHS, min_size=1, max_size=200))
+def test_truths_are_numbered_in_the_order_in_which_they_are_met(values: list[int]) -> None:
+    of, first = numbered(np.array(values, np.uint8))
+    assert (of.tolist(), first.tolist()) == _in_the_order_met(values)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(st.lists(st.integers(1, 4), max_size=4))
+def test_a_product_has_every_combination_once_the_last_running_fastest(sizes: list[int]) -> None:
+    codes = {f"c{at}": np.arange(size)[::-1] * 3 for at, size in enumerate(sizes)}
+    found, count = product(codes)
+    listed = list(zip(*(found[name].tolist() for name in codes), strict=True)) or [()]
+    assert listed == list(itertools.product(*(of.tolist() for of in codes.values())))
+    assert count == len(listed)

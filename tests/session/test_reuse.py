@@ -193,6 +193,14 @@ LAPLACE = [
 ]
 
 
+def test_what_follows_from_a_release_and_a_later_one_is_found(session: Session) -> None:
+    """Whatever was asked between them: each look knows all releases that there are by then."""
+    for sql in ("age > 4 AND sex = 'male'", "age > 4"):
+        assert not session.answer(f"SELECT COUNT(*) FROM town WHERE {sql}", rho=0.01).reused
+    rest = session.answer("SELECT COUNT(*) FROM town WHERE age > 4 AND sex <> 'male'", rho=0.005)
+    assert free(rest)
+
+
 @pytest.mark.parametrize("sql", LAPLACE)
 @pytest.mark.parametrize("pure", [True, False])
 def test_laplace_releases_are_kept_and_repeated(sql: str, pure: bool, path: Path) -> None:

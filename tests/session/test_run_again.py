@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -120,3 +121,22 @@ def test_one_wide_sum_does_not_take_the_strategy_from_the_rest(again: Session) -
     alone = again.explain_script(counts, rho=0.01, backend="auto")
     plan = again.explain_script(counts + wide, rho=0.01, backend="auto")
     assert alone.backend == plan.backend == "factorization"
+
+
+def test_a_script_of_many_counts_of_one_column_is_planned_on_its_cells(
+    again: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is free when it is run again, what follows from it too."""
+    running = ";".join(f"SELECT COUNT(*) AS n FROM town WHERE age <= {n}" for n in range(10))
+    apart = again.explain_script(running, rho=0.01)
+    monkeypatch.setattr("dpsql.mechanisms.clusters.QUERIES", 5)
+    monkeypatch.setattr("dpsql.mechanisms.plans._PLANS", OrderedDict())
+    plan, first = again.explain_script(running, rho=0.01), again.run(running, rho=0.01)
+    assert plan.backend == "factorization" and plan.price == apart.price
+    assert plan.candidates[0].ratio is not None and plan.candidates[0].ratio < 1.001
+    assert [p.stderr for p in plan.plans] == [r.stderr for r in first]
+    second = again.run(running, rho=0.01)
+    assert [r.rows for r in second] == [r.rows for r in first] and second[0].charged.rho == 0
+    part = again.answer("SELECT COUNT(*) AS n FROM town WHERE age BETWEEN 3 AND 6", rho=0.001)
+    assert part.reused and part.charged is not None and part.charged.rho == 0
+    assert part.rows[0][0] == first[6].rows[0][0] - first[2].rows[0][0]

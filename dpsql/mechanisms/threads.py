@@ -1,0 +1,62 @@
+"""One thread for NumPy's linear algebra while a strategy is looked for.
+
+It makes thousands of small products and spectra, in which the threads of OpenBLAS mostly wait for
+each other: spinning, and where other programs have the cores, for a hundred times as long as the
+work takes. One thread also adds in the same order on any number of cores.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from importlib import import_module
+
+# of the OpenBLAS in NumPy's own wheels, and of others
+_NAMES = (
+    "scipy_openblas_{}_num_threads64_",
+    "scipy_openblas_{}_num_threads",
+    "openblas_{}_num_threads64_",
+    "openblas_{}_num_threads",
+)
+
+
+_CHANGING = threading.Lock()
+_BEFORE: list[int] = []  # one entry for each that is within
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Within it OpenBLAS has one thread, until the last one is out; another library is left as it
+    is.
+    """
+    found = _openblas()
+    if found is None:
+        yield
+        return
+    threads, set_threads = found
+    with _CHANGING:
+        _BEFORE.append(_BEFORE[0] if _BEFORE else threads())
+        set_threads(1)
+    try:
+        yield
+    finally:
+        with _CHANGING:
+            before = _BEFORE.pop()
+            if not _BEFORE:
+                set_threads(before)
+
+
+@functools.cache
+def _openblas() -> tuple[Callable[[], int], Callable[[int], None]] | None:
+    """What tells and what sets the number of threads of NumPy's OpenBLAS; None without one."""
+    path = import_module("numpy.linalg._umath_linalg").__file__
+    if path is None:
+        return None
+    library = ctypes.CDLL(path)  # loaded already; its symbols are those of what it is linked to
+    for name in _NAMES:
+        with contextlib.suppress(AttributeError):
+            return library[name.format("get")], library[name.format("set")]
+    return None
