@@ -107,8 +107,8 @@ def _projection(database: Path) -> Iterator[Figure]:
     yield Figure("projecting them, CPU", spent, "s", None, "", 10)
 
 
-def _report(database: Path) -> Iterator[Figure]:
-    """A report of single counts, means of predicates and small GROUP BYs."""
+def report() -> list[str]:
+    """200 statements: single counts, means of predicates and small GROUP BYs."""
     rng = random.Random(200)
     predicates = workload()
     listed = [f"SELECT COUNT(*) FROM adult WHERE {p}" for p in predicates]
@@ -122,6 +122,12 @@ def _report(database: Path) -> Iterator[Figure]:
         if at < 40:
             where = f"WHERE {predicates[-at]}"
             listed.append(f"SELECT {key}, COUNT(*) FROM adult {where} GROUP BY {key}")
+    return listed
+
+
+def _report(database: Path) -> Iterator[Figure]:
+    """The report together, and each of its statements by itself."""
+    listed = report()
     with Session(database, user="alice", settings={"reuse": False}) as session:
         start = time.process_time()
         together = session.run(";\n".join(listed), rho=RHO)
