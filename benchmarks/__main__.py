@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figure, Note, printed
 
-NAMES = ("latency", "cold", "accuracy", "factorization", "noise", "ledger", "joint")
+NAMES = ("latency", "cold", "accuracy", "factorization", "smartnoise", "noise", "ledger", "joint")
 
 
 def found(names: list[str]) -> Iterator[Figure | Note]:

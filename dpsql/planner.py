@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # most statements have no use for one
 
 DEFAULT_SHARE = 100  # a statement without a price costs this part of the grant
 SCRIPT_SHARE = 10  # and a script this
-_STEPS = 1 << 12  # of a grid of noises, in a factor of 2
+NOISES = 1 << 12  # of a grid of noises, in a factor of 2
 CLOSE = 1e-6  # of a variance: what rounding may add to it
 _WORTH = 0.01  # less error than that is not worth a strategy
 QUERIES, MOST = 48, 1 << 23  # of a statement, and cells times their square: soon planned
@@ -332,7 +332,7 @@ def _accurate(
 
     width = width_of(Fraction(64))
     guess = 64 * (Fraction(accuracy) / Fraction(width)) ** power if width else Fraction(1)
-    return made(largest(fits, guess, Fraction(most), _STEPS))
+    return made(largest(fits, guess, Fraction(most), NOISES))
 
 
 def _laplace(found: Sensitivity, asked: Asked, terms: Terms) -> Drawn:

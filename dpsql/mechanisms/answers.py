@@ -33,7 +33,8 @@ _HIGHEST_POWER = 4
 class Answers:
     """The noisy answers of one SELECT, (groups, weights), and what is known of their noise.
 
-    `factors` are those of the weights: an answer is so many times what its weight counts.
+    `factors` are those of the weights: an answer is so many times what its weight counts. Counts
+    are cut to 0 where `clamp` says so, the ends of their intervals to `most` where that is given.
     """
 
     def __init__(
@@ -43,11 +44,12 @@ class Answers:
         estimators: tuple[Estimator, ...],
         factors: tuple[int, ...],
         clamp: bool,
+        most: int | None = None,
     ) -> None:
         self._noise = Alike(noise) if isinstance(noise, Gaussian | Laplace) else noise
-        self._noisy, self._clamp = noisy, clamp
-        self._estimators, self._factors = estimators, factors
+        self._noisy, self._estimators, self._factors = noisy, estimators, factors
         self._centre = self._noise.centre(noisy)
+        self._ends = 0.0 if clamp else -math.inf, math.inf if most is None else float(most)
 
     def intervals(
         self, expr: Expr, confidence: float
@@ -185,7 +187,7 @@ class Answers:
         if b.constant:
             return self._scaled(a, 1 / b.constant)
         if a.linear is not None and b.linear is not None:
-            least = 0.0 if self._clamp and self._counted(a.linear, b.linear) else -math.inf
+            least = self._ends[0] if self._counted(a.linear, b.linear) else -math.inf
             return self._ratio(a.linear, b.linear, (least, math.inf))
         return of.quotient(a, b)
 
@@ -335,15 +337,13 @@ class Answers:
                 middle = self._centre[:, weight]
                 low = np.fmin(np.ceil((middle - half) / factor), nearest.astype(np.float64))
                 high = np.fmax(np.floor((middle + half) / factor), nearest.astype(np.float64))
-                return (np.maximum(low, 0.0), np.maximum(high, 0.0)) if self._clamp else (low, high)
+                return np.clip(low, *self._ends), np.clip(high, *self._ends)
             half = int(half)
             low = np.minimum(-((half - noisy) // factor), nearest).astype(np.float64)
             high = np.maximum((noisy + half) // factor, nearest).astype(np.float64)
-            least = 0.0 if self._clamp else -math.inf
-            return np.maximum(low, least), np.maximum(high, least)
+            return np.clip(low, *self._ends), np.clip(high, *self._ends)
 
-        value = _over(noisy, factor)
-        value = np.maximum(value, 0.0) if self._clamp else value
+        value = np.maximum(_over(noisy, factor), self._ends[0])
         gradient = {weight: np.ones(len(noisy))}
         return Uncertain(value, gradient, bounds, frozenset([_name(form)]), linear=form)
 

@@ -29,9 +29,17 @@ def estimate(
     confidence: float,
     *,
     clamp: bool,
+    shown: NDArray[np.int64] | None = None,
 ) -> list[Values]:
-    """The released values of each aggregate. A mean whose noisy denominator may be 0 is NULL."""
+    """The released values of each aggregate. A mean whose noisy denominator may be 0 is NULL.
+
+    They are made of `shown` where that is given, what was made of the noisy answers; which of them
+    are NULL is told by the noisy ones, or by what is shown having no rows.
+    """
     answers = Answers(noisy, noise, select.estimators, factors, clamp)
+    if shown is not None:
+        noisy = shown
+    values = answers if shown is None else Answers(noisy, noise, select.estimators, factors, clamp)
     found = []
     for index, estimator in enumerate(select.estimators):
         slot = Slot(f"a{index}")
@@ -44,13 +52,13 @@ def estimate(
                 if exact:
                     found.append(_sum(_nearest(noisy[:, weight], factors[weight]), unit, type_))
                 else:
-                    found.append(Values("DOUBLE", _known(answers.of(slot)).value))
+                    found.append(Values("DOUBLE", _known(values.of(slot)).value))
             case Mean() | Spread():
-                value = _known(answers.of(slot))
-                assert value.doubtful is not None
+                doubtful, value = _known(answers.of(slot)).doubtful, _known(values.of(slot))
+                assert doubtful is not None
+                null = doubtful(confidence) | ~np.isfinite(value.value)
                 low, high = value.clip
-                shown = np.clip(np.nan_to_num(value.value), low, high)
-                found.append(Values("DOUBLE", shown, value.doubtful(confidence)))
+                found.append(Values("DOUBLE", np.clip(np.nan_to_num(value.value), low, high), null))
     return found
 
 

@@ -90,6 +90,25 @@ class Distinct:
         step = max(1, entries // max(self.queries, 1))
         return (slice(at, min(at + step, self.size)) for at in range(0, self.size, step))
 
+    def products(
+        self, vector: NDArray[np.float64], *, squared: bool = False
+    ) -> NDArray[np.float64]:
+        """The product of each column with a vector, (columns,); of its entries' squares if so."""
+        found = np.zeros(self.size)
+        each = np.append(vector, 0.0)
+        for place, states in zip(self.places, self.states, strict=True):
+            weight = place.weight.astype(np.float64)
+            found += (each[place.query] * (weight**2 if squared else weight))[states]
+        return found
+
+    def columns(self, picked: Ints) -> NDArray[np.float64]:
+        """Some of the columns, (k, some), by their numbers."""
+        found = np.zeros((self.queries + 1, len(picked)))  # the last one for what is in no group
+        for place, states in zip(self.places, self.states, strict=True):
+            mine = states[picked].astype(np.intp)
+            found[place.query[mine], np.arange(len(picked))] = place.weight[mine]
+        return found[:-1]
+
     def _columns(self, some: slice, found: NDArray[Any]) -> NDArray[Any]:
         """Some of the columns, put into zeros (k, some). Each query is one family's."""
         for place, states in zip(self.places, self.states, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from dpsql.query.finish import Finished, finish, planned
 from dpsql.query.grid import Grid
 from dpsql.release import Budget, Candidate, Cost, Plan, Release, Row
 from dpsql.session.settings import Settings
+from dpsql.session.shown import Shown
 
 Floats: TypeAlias = NDArray[np.float64]
 Lines: TypeAlias = "tuple[tuple[float | None, ...], ...]"
@@ -44,27 +46,47 @@ class Paid:
 
 
 def build(
-    compiled: Compiled, grid: Grid, answered: Answered, settings: Settings, paid: Paid
+    compiled: Compiled,
+    grid: Grid,
+    answered: Answered,
+    settings: Settings,
+    paid: Paid,
+    shown: Shown | None = None,
 ) -> Release:
-    """The release of a statement that was answered."""
+    """The release of a statement that was answered.
+
+    Where other values are `shown`, errors and intervals are those of the noisy answers, cut to what
+    a table can give and reaching to what is shown: so they cover as often, or oftener.
+    """
     level, notes = _level(compiled, settings.confidence)
     notes += paid.notes
+    instead = (None,) * len(compiled.selects) if shown is None else shown.answers
     released = [
-        estimate(select, noisy, noise, factors, level, clamp=settings.clamp)
-        for select, noisy, noise, factors in zip(
-            compiled.selects, answered.answers, answered.noises, compiled.factors, strict=True
+        estimate(select, noisy, noise, factors, level, clamp=settings.clamp, shown=other)
+        for select, noisy, noise, factors, other in zip(
+            compiled.selects, answered.answers, answered.noises, compiled.factors, instead,
+            strict=True,
         )
-    ]
+    ]  # fmt: skip
     done = finish(compiled, grid, released)
-    answers = _answers(compiled, answered.answers, answered.noises, clamp=settings.clamp)
+    answers = _answers(
+        compiled,
+        answered.answers,
+        answered.noises,
+        clamp=settings.clamp or shown is not None,
+        most=None if shown is None else shown.total,
+    )
     columns = [_column(compiled, answers, at, level) for at in range(len(compiled.names))]
     rows, (stderr, low, high), withheld = _errors(done, columns)
+    if shown is not None:
+        notes += shown.notes
+        low, high = _reaching(rows, low, min), _reaching(rows, high, max)
     if withheld:
         notes.append(
             f"{withheld} ratio{'s are' if withheld > 1 else ' is'} NULL: too few rows stand below "
             "to tell the denominator from 0 at this noise"
         )
-    if settings.clamp:
+    if settings.clamp and shown is None:
         notes.append("negative counts are shown as 0 (clamp = on), which biases them")
     return Release(
         compiled.names,
@@ -230,6 +252,19 @@ def _errors(
     return tuple(rows), (lines[0], lines[1], lines[2]), withheld
 
 
+def _reaching(rows: Sequence[Row], ends: Lines, farther: Callable[..., float]) -> Lines:
+    """The ends of intervals, moved out to what is shown where that is a number beyond them."""
+    return tuple(
+        tuple(
+            farther(end, float(value))
+            if end is not None and isinstance(value, int | float | Decimal)
+            else end
+            for end, value in zip(line, row, strict=True)
+        )
+        for line, row in zip(ends, rows, strict=True)
+    )
+
+
 def _masked(values: Floats, out: NDArray[np.bool_]) -> list[float | None]:
     """The values, None where `out` says so."""
     pairs = zip(values.tolist(), out.tolist(), strict=True)
@@ -264,10 +299,11 @@ def _answers(
     noises: Sequence[Noise],
     *,
     clamp: bool,
+    most: int | None = None,
 ) -> list[Answers]:
     """The answers of each SELECT, ready for its outputs."""
     return [
-        Answers(some, noise, select.estimators, factors, clamp)
+        Answers(some, noise, select.estimators, factors, clamp, most)
         for select, some, noise, factors in zip(
             compiled.selects, noisy, noises, compiled.factors, strict=True
         )

@@ -19,6 +19,7 @@ from dpsql.session.build import Head, build_plan, require_level
 from dpsql.session.foresee import foreseen
 from dpsql.session.others import reading
 from dpsql.session.settings import Settings
+from dpsql.session.shown import projection
 from dpsql.session.wanted import wanted
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def explained(session: Session, ask: Ask, params: Any, settings: Settings) -> Pl
     if isinstance(bound, Probe) or compiled is None:
         raise UsageError("this statement tells only the schema: it is free and has no plan")
     require_level(compiled, settings.confidence)
+    project = projection([compiled.workload], settings)
     priced = any(x is not None for x in (settings.epsilon, settings.rho, settings.accuracy))
     budget: Budget | None = None
     workload = compiled.workload
@@ -72,6 +74,7 @@ def explained(session: Session, ask: Ask, params: Any, settings: Settings) -> Pl
             session.ledger, compiled, archive, plan, read, terms, budget, charged, listed
         )
     short = [note for cost, r in rises if cost is head.charged for note in tell.shortage(r)]
-    head = dataclasses.replace(head, notes=(*head.notes, *short))
+    told = [] if project is None else [project.note]
+    head = dataclasses.replace(head, notes=(*head.notes, *short, *told))
     found = moved(workload, bound.dataset)
     return build_plan(compiled, session._grid(bound.dataset), noises, listed, found, settings, head)

@@ -23,6 +23,7 @@ from dpsql.session.earlier import REUSE, quoted
 from dpsql.session.explained import WITHOUT
 from dpsql.session.planned import Planned, of_purse, planned
 from dpsql.session.ready import Free, Ready
+from dpsql.session.report import explained_together
 
 if TYPE_CHECKING:
     from dpsql.session.session import Session
@@ -100,6 +101,9 @@ def _plans(
     then = None
     if archive is not None and rest is not None and (kept := rest.unmeasured()) is not None:
         then = archive.once_measured(kept)
+    notes: dict[int, str] = {}
+    for group, projection in explained_together(ready, plan):
+        notes.update(dict.fromkeys(group, projection.note))
     alike = {} if rest is None else dict(zip(plan.missing, rest.noises(), strict=True))
     found = []
     for at, query in enumerate(ready.queries):
@@ -123,6 +127,8 @@ def _plans(
                 noise = short(Fraction(worst)) if worst > 0 else noise  # nothing is counted
             alone = chosen(choice.backend, noise, workload, dataset, terms)
             head = Head(choice.backend, alone.price, None, left)
+        if at in notes:
+            head = dataclasses.replace(head, notes=(*head.notes, notes[at]))
         size = moved(query.compiled.workload, dataset)
         made = build_plan(statement, session._grid(dataset), noises, (), size, query.settings, head)
         scale, unit = unit_of(query.compiled)  # in the statement's own units

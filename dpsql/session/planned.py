@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.accounting.events import Gaussian
 from dpsql.accounting.purse import Balance
 from dpsql.curator.quote import GaussianNoise
 from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.found import Found
 from dpsql.mechanisms.gaussian import short
-from dpsql.mechanisms.noises import Alike, Noise
 from dpsql.mechanisms.threads import one_thread
 from dpsql.planner import CLOSE, SCRIPT_SHARE, Asked, Terms, chosen
 from dpsql.query.compile import Compiled
@@ -28,8 +26,8 @@ from dpsql.schema import Dataset
 from dpsql.session.asked import check_delta
 from dpsql.session.build import widest
 from dpsql.session.joint import Joint, joint, of_some, scaled
-from dpsql.session.ready import Query, Ready
-from dpsql.session.wanted import accuracy
+from dpsql.session.narrow import halves_of, narrow
+from dpsql.session.ready import Ready
 
 if TYPE_CHECKING:
     from dpsql.session.session import Session
@@ -72,29 +70,25 @@ def planned(ready: Ready, dataset: Dataset, terms: Terms, archive: Archive | Non
     queries = ready.queries
     compiled = [query.compiled for query in queries]
     settings = queries[0].settings
-    halves = _halves(ready, archive)
+    halves = halves_of(ready, archive)
+    asked = Asked(
+        settings.epsilon,
+        settings.rho,
+        settings.backend,
+        objective=settings.objective,
+        share=SCRIPT_SHARE,
+        most=MOST_PLANNED,
+        queries=MOST_PLANNED,
+        tables=False,
+    )
     if halves is None:
         statements = scaled(compiled, [query.step.weight or 1.0 for query in queries])
-        asked = Asked(
-            settings.epsilon,
-            settings.rho,
-            settings.backend,
-            objective=settings.objective,
-            share=SCRIPT_SHARE,
-            most=MOST_PLANNED,
-            queries=MOST_PLANNED,
-            tables=False,
-        )
+        whole = joint([statement.workload for statement in statements], dataset, asked, terms)
     else:
-        statements, widths = _as_narrow(ready, halves)
-        own = settings.backend  # a strategy's intervals are as wide as others of it are not
-        asked = Asked(
-            backend="auto" if own == "factorization" else own, accuracy=1.0, most=0,
-            tables=False,
-            widest=lambda noises: max(width(noises[0]) for width in widths),
-        )  # fmt: skip
+        by_width = narrow(ready, halves, asked)
+        statements = by_width.statements
+        whole = by_width.cheapest(range(len(queries)), dataset, terms)
     workloads = [statement.workload for statement in statements]
-    whole = joint(workloads, dataset, asked, terms)
 
     targets = [max(noise.worst for noise in noises) for noises in whole.noises()]
 
@@ -112,9 +106,12 @@ def planned(ready: Ready, dataset: Dataset, terms: Terms, archive: Archive | Non
             if query.settings.reuse:
                 found[at] = _said(archive, workloads[at], will_do[at], exact=halves is not None)
     missing = [at for at, said in enumerate(found) if said is None]
-    rest = of_some(whole, missing, dataset, terms) if missing else None
-    if rest is not None and halves is None:
+    rest = None
+    if missing and halves is None:
+        rest = of_some(whole, missing, dataset, terms)
         rest = _as_fine(rest, [targets[at] for at in missing], dataset, terms)
+    elif missing:
+        rest = by_width.cheapest(missing, dataset, terms)
     if rest is not None and rest.choice.event.rho > whole.choice.event.rho:
         # the sensitivity of a part may be bounded more coarsely than that of the whole
         rest, found, missing = whole, [None] * len(queries), list(range(len(queries)))
@@ -146,41 +143,3 @@ def _said(
         return said
     others = archive.again(workload) if exact else []
     return next((said for said in others if enough(said)), None)
-
-
-def _halves(ready: Ready, archive: Archive | None) -> list[float] | None:
-    """The half-width asked of each statement, in rows; None where a price is."""
-    found = []
-    for query in ready.queries:
-        given = query.settings.accuracy
-        if given is None:
-            return None
-        before = None if archive is None else archive.find(query.compiled.workload)
-        with ready.script.placed(query.step):
-            found.append(accuracy(given, query.compiled, before))
-    return found
-
-
-def _as_narrow(
-    ready: Ready, halves: Sequence[float]
-) -> tuple[list[Compiled], list[Callable[[Noise], float]]]:
-    """The statements on a scale where one noise makes all as narrow as asked, and for a noise the
-    part of what was asked that each then takes."""
-    compiled = [query.compiled for query in ready.queries]
-    wide = Alike(Gaussian(1, Fraction(1 << 40)))
-
-    def width(statement: Compiled, query: Query, half: float) -> Callable[[Noise], float]:
-        found, alike = widest(statement, query.settings.confidence), len(statement.selects)
-        return lambda noise: found((noise,) * alike) / half
-
-    needs = []
-    for query, statement, half in zip(
-        ready.queries, scaled(compiled, [1.0] * len(compiled)), halves, strict=True
-    ):
-        with ready.script.placed(query.step):
-            needs.append(width(statement, query, half)(wide) ** 2)
-    least = min((need for need in needs if need > 0), default=1.0)
-    statements = scaled(compiled, [need or least for need in needs])
-    return statements, [
-        width(*each) for each in zip(statements, ready.queries, halves, strict=True)
-    ]

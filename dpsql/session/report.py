@@ -12,7 +12,7 @@ from dpsql.accounting.ledger import Regranted
 from dpsql.curator.curator import Measurement
 from dpsql.errors import Error, LedgerError
 from dpsql.mechanisms.archive import Archive
-from dpsql.mechanisms.found import Found
+from dpsql.mechanisms.found import Answered, Found
 from dpsql.planner import Terms
 from dpsql.release import Budget, Cost, Release
 from dpsql.schema import Dataset
@@ -24,6 +24,7 @@ from dpsql.session.joint import Joint
 from dpsql.session.planned import Planned, of_purse
 from dpsql.session.ready import Free, Query, Ready
 from dpsql.session.script import Script, Step
+from dpsql.session.shown import Projection, Shown, projections
 
 if TYPE_CHECKING:
     from dpsql.session.session import Session
@@ -85,11 +86,12 @@ def _bought(session: Session, ready: Ready, dataset: Dataset) -> Report:
     balance = session.ledger.balance(session.user, dataset.name)
     plan, archive = of_purse(session, ready, dataset, balance)
     terms, queries = Terms.of(balance.grant), ready.queries
+    together = explained_together(ready, plan)
     if plan.rest is None:
         nothing, left = tell.nothing(terms), tell.budget(balance)
-        free = [_reused(session, query, at, plan, None, nothing, left)
-                for at, query in enumerate(queries)]  # fmt: skip
-        return Report(ready.script, tuple(free), REUSE, nothing, nothing, left)
+        free = [_reused(at, plan, None, nothing, left) for at in range(len(queries))]
+        sections = _sections(session, ready, plan, free, together)
+        return Report(ready.script, sections, REUSE, nothing, nothing, left)
     curator = session._curator(dataset)
     charge = Charge(session.ledger, balance)
     failure: BaseException
@@ -102,7 +104,7 @@ def _bought(session: Session, ready: Ready, dataset: Dataset) -> Report:
         session._balances[dataset.name] = measured.receipt.after
         if archive is not None and measured.snapshot != archive.name[2]:
             archive = session._archive(dataset, measured.snapshot)
-        return _released(session, ready, plan, archive, measured, terms)
+        return _released(session, ready, plan, archive, measured, terms, together)
     except Regranted:
         raise
     except BaseException as error:
@@ -121,22 +123,42 @@ def logged(script: Script, queries: Sequence[Query]) -> str:
     return f"{text[:_LOGGED]}... ({len(queries):,} statements)"
 
 
-def _reused(
+def explained_together(ready: Ready, plan: Planned) -> list[tuple[list[int], Projection]]:
+    """The statements that are to be explained by one table, each time. Raises UsageError."""
+    return projections(
+        [statement.workload for statement in plan.statements],
+        [query.settings for query in ready.queries],
+    )
+
+
+def _sections(
     session: Session,
-    query: Query,
-    at: int,
+    ready: Ready,
     plan: Planned,
-    since: Found | None,
-    nothing: Cost,
-    left: Budget,
-) -> Section:
+    answers: Sequence[tuple[Answered, Paid]],
+    together: Sequence[tuple[list[int], Projection]],
+) -> tuple[Section, ...]:
+    """The answers to all statements, as they are shown."""
+    shown: dict[int, Shown] = {}
+    for group, projection in together:
+        shown.update(zip(group, projection.shown([answers[at][0] for at in group]), strict=True))
+    found = []
+    for at, (query, (own, paid)) in enumerate(zip(ready.queries, answers, strict=True)):
+        statement = plan.statements[at]
+        grid = session._grid(statement.bound.dataset)
+        release = build(statement, grid, own, query.settings, paid, shown.get(at))
+        found.append(Section(query.step, release))
+    return tuple(found)
+
+
+def _reused(
+    at: int, plan: Planned, since: Found | None, nothing: Cost, left: Budget
+) -> tuple[Answered, Paid]:
     """The answer to a statement from earlier releases; `since` a measurement, where they say."""
-    found, statement = since or plan.found[at], plan.statements[at]
+    found = since or plan.found[at]
     assert found is not None
     note = f"answered from {words(len(found.used))}: nothing was charged"
-    paid = Paid(REUSE, nothing, nothing, left, True, (note,))
-    grid = session._grid(statement.bound.dataset)
-    return Section(query.step, build(statement, grid, found.answered(), query.settings, paid))
+    return found.answered(), Paid(REUSE, nothing, nothing, left, True, (note,))
 
 
 def _released(
@@ -146,6 +168,7 @@ def _released(
     archive: Archive | None,
     measured: Measurement,
     terms: Terms,
+    together: Sequence[tuple[list[int], Projection]],
 ) -> Report:
     """The report after a measurement, which is kept for reuse."""
     assert plan.rest is not None
@@ -159,7 +182,7 @@ def _released(
         )
     price, left = plan.rest.choice.price, tell.budget(measured.receipt.after)
     charged, nothing = tell.price(measured.receipt.charged, terms), tell.nothing(terms)
-    sections = []
+    answers = []
     for at, query in enumerate(ready.queries):
         statement, said = plan.statements[at], None
         if kept is not None and query.settings.reuse:
@@ -167,7 +190,7 @@ def _released(
         if said is not None and not plan.enough[at](said):
             said = None
         if at not in raw:
-            sections.append(_reused(session, query, at, plan, said, nothing, left))
+            answers.append(_reused(at, plan, said, nothing, left))
             continue
         own, earlier = raw[at], 0
         if said is not None:
@@ -176,9 +199,9 @@ def _released(
         combined = [f"combined with {words(earlier)}"] if earlier else []
         backend = label(plan.rest.choice, earlier)
         paid = Paid(backend, price, charged, left, earlier > 0, (*combined, *notes))
-        grid = session._grid(statement.bound.dataset)
-        sections.append(Section(query.step, build(statement, grid, own, query.settings, paid)))
-    return Report(ready.script, tuple(sections), plan.rest.choice.backend, price, charged, left)
+        answers.append((own, paid))
+    sections = _sections(session, ready, plan, answers, together)
+    return Report(ready.script, sections, plan.rest.choice.backend, price, charged, left)
 
 
 def _kept(

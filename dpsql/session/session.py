@@ -20,6 +20,7 @@ from dpsql.curator.engines.duckdb import DuckDBEngine, snapshot_of
 from dpsql.curator.keys import unit_key
 from dpsql.errors import NoGrant, SourceError, UsageError
 from dpsql.mechanisms.archive import Archive
+from dpsql.mechanisms.found import Answered
 from dpsql.planner import Terms
 from dpsql.query.bind import Bound, Probe, bind
 from dpsql.query.catalogue import Catalogue
@@ -38,6 +39,7 @@ from dpsql.session.others import reading, taken
 from dpsql.session.ours import told
 from dpsql.session.params import literals, require_all
 from dpsql.session.settings import Settings
+from dpsql.session.shown import projection
 from dpsql.session.wanted import wanted
 
 if TYPE_CHECKING:  # most sessions run no script
@@ -283,6 +285,12 @@ class Session:
         terms = Terms.of(balance.grant)
         check_delta(ask, terms.delta)
         dataset, grid = bound.dataset, self._grid(bound.dataset)
+        project = projection([compiled.workload], settings)
+
+        def built(answered: Answered, paid: Paid) -> Release:
+            shown = project.shown([answered])[0] if project else None
+            return build(compiled, grid, answered, settings, paid, shown)
+
         archive = self._archive(dataset) if settings.reuse else None
         plan = wanted(compiled, dataset, settings, terms, archive)
         found, rest = plan.found, plan.rest
@@ -292,7 +300,7 @@ class Session:
             note = f"answered from {words(len(found.used))}: nothing was charged"
             left = tell.budget(self.ledger.balance(self.user, dataset.name))
             paid = Paid(REUSE, free, free, left, True, (note,))
-            return build(compiled, grid, found.answered(), settings, paid)
+            return built(found.answered(), paid)
         curator = self._curator(dataset)
         text = ask.text.sql.strip()
         charge = Charge(self.ledger, balance)
@@ -302,7 +310,7 @@ class Session:
             if archive is not None and read is not None:
                 receipt, said, paid = taken(self.ledger, archive, read, charge, text, balance)
                 self._balances[dataset.name] = receipt.after
-                return build(compiled, grid, said, settings, paid)
+                return built(said, paid)
             asked = rest.measured(compiled.workload)
             measured = curator.measure(
                 asked, rest.noise, text, charge.take, balance.grant, charge.token
@@ -321,7 +329,7 @@ class Session:
                 others > 0,
                 tuple(notes),
             )
-            return build(compiled, grid, answered, settings, paid)
+            return built(answered, paid)
         except Regranted:
             raise
         except BaseException as error:

@@ -20,6 +20,8 @@ _LATER = {
     "strict": "synopses",
 }
 _PRICES = ("epsilon", "rho", "accuracy")
+POSTPROCESSES = ("none", "projection")
+_MOST_ROWS = 10**15
 _ON = {"on": True, "true": True, "1": True, "yes": True}
 _OFF = {"off": False, "false": False, "0": False, "no": False}
 
@@ -38,6 +40,9 @@ class Settings:
     objective   which error of several answers planning makes least: total, or the largest
     intervals   adds <name>_low and <name>_high columns to the output
     clamp       shows negative counts as 0, which biases them
+    postprocess none, or projection: shows the answers of the one table that is nearest to the
+                noisy ones, which biases them
+    total       number of rows that SELECT COUNT(*) counts, where it is public: projection keeps it
     reuse       keeps answers, and answers from kept ones, free, where they are accurate enough
     """
 
@@ -49,6 +54,8 @@ class Settings:
     objective: str = "total"
     intervals: bool = False
     clamp: bool = False
+    postprocess: str = "none"
+    total: int | None = None
     reuse: bool = True
 
     def __post_init__(self) -> None:
@@ -71,6 +78,11 @@ class Settings:
             raise UsageError(f"backend is one of {', '.join(BACKENDS)}, not {self.backend!r}")
         if self.objective not in OBJECTIVES:
             raise UsageError(f"objective is {' or '.join(OBJECTIVES)}, not {self.objective!r}")
+        if self.postprocess not in POSTPROCESSES:
+            listed = " or ".join(POSTPROCESSES)
+            raise UsageError(f"postprocess is {listed}, not {self.postprocess!r}")
+        if self.total is not None and not 1 <= self.total <= _MOST_ROWS:
+            raise UsageError(f"total is a whole number from 1 to 1e15, not {self.total!r}")
 
     def with_values(self, values: Mapping[str, Any]) -> Settings:
         """These settings with some changed. A price, or an accuracy, replaces any other.
@@ -140,8 +152,15 @@ def read(name: str, value: Any) -> Any:
             if text.endswith("%"):
                 return _number(name, text[:-1]) / 100
             return _number(name, value)
-        case "backend" | "objective":
+        case "backend" | "objective" | "postprocess":
             return str(value).strip().lower()
+        case "total":
+            if value is None or value == "unset":
+                return None
+            number = _number(name, value)
+            if not number.is_integer():
+                raise UsageError(f"total is a whole number from 1 to 1e15, not {value!r}")
+            return int(number)
         case _:
             if isinstance(value, bool):
                 return value

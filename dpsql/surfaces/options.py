@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_FILE = 1_000_000  # bytes of SQL that are read at all
 SETTINGS = (
     "epsilon", "rho", "accuracy", "confidence", "backend", "objective", "intervals", "clamp",
-    "reuse",
+    "postprocess", "total", "reuse",
 )  # fmt: skip
 
 
@@ -151,6 +151,18 @@ def setting_options(command: F) -> F:
                 "--clamp/--no-clamp",
                 default=None,
                 help="Cut negative counts to 0; this biases them upwards.",
+            ),
+            click.option(
+                "--postprocess",
+                type=click.Choice(["none", "projection"]),
+                help="projection shows the answers of the one table that is nearest to the noisy "
+                "ones: not negative, and in agreement. [default: none]",
+            ),
+            click.option(
+                "--total",
+                type=int,
+                metavar="ROWS",
+                help="Number of rows of the table, where it is public: projection keeps it.",
             ),
             click.option(
                 "--reuse/--no-reuse",

@@ -120,6 +120,19 @@ def test_too_many_are_not_listed(workload):
     assert found is None or found.size == 1
 
 
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(workloads(WIDE).filter(lambda w: w.size > 0))
+def test_products_are_those_with_the_columns(workload):
+    found = distinct(workload, 1 << 20)
+    assert found is not None
+    columns = np.concatenate(list(found.slices()), axis=1)
+    vector = np.random.default_rng(7).integers(-9, 10, found.queries).astype(np.float64)
+    assert (found.products(vector) == vector @ columns).all()
+    assert (found.products(vector, squared=True) == vector @ columns**2).all()
+    picked = np.arange(found.size)[::-2]
+    assert (found.columns(picked) == columns[:, picked]).all()
+
+
 def test_sums_that_meet_are_told_apart_by_the_second():
     """Without it two columns would be one, and the sensitivity of the other not be charged."""
     sums = np.array([[5, 5, 7, 5], [1, 2, 3, 1]], np.uint64)

@@ -279,6 +279,20 @@ def test_an_accuracy_is_that_of_each_statement_at_the_least_price(session: Sessi
     assert plan.price.rho < session.explain_script(text, accuracy=20).price.rho
 
 
+def test_an_accuracy_is_bought_through_a_strategy_where_that_is_cheaper(session: Session) -> None:
+    text = ";".join(f"SELECT COUNT(*) AS n FROM town WHERE age <= {n}" for n in range(10))
+    alone = session.explain_script(text, accuracy=60, backend="gaussian")
+    plan = session.explain_script(text, accuracy=60)
+    assert plan.backend == "factorization" and plan.price.rho < 0.5 * alone.price.rho
+    releases = session.run(text, accuracy=60)
+    for release, foretold in zip(releases, plan.plans, strict=True):
+        assert release.price == plan.price and release.stderr == foretold.stderr
+        ((low,),), ((high,),) = release.low, release.high
+        assert low is not None and high is not None and (high - low) / 2 <= 60.5  # whole ends
+    widest = max(release.stderr[0][0] or 0.0 for release in releases)
+    assert 1.9 < 60 / widest < 2.1  # not more accurate than was asked
+
+
 # -- free statements ---------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,11 @@ VALUES: dict[str, tuple[Any, Any, Any, Any]] = {
     "objective": ("largest", "total", "largest", "total"),
     "intervals": (True, False, True, False),
     "clamp": (True, False, True, False),
+    "postprocess": ("projection", "none", "projection", "none"),
+    "total": (100, 110, 120, 130),
     "reuse": (True, False, True, False),
 }
+BESIDE: dict[str, dict[str, Any]] = {"total": {"postprocess": "projection"}}  # needed with it
 
 
 def told(name: str, fields: dict[str, Any]) -> Any:
@@ -55,6 +59,11 @@ def told(name: str, fields: dict[str, Any]) -> Any:
             return "largest" if max(errors) < 1.02 * min(errors) else "total"
         case "clamp":
             return any("clamp" in note for note in fields["notes"])
+        case "postprocess":
+            return "projection" if any(name in note for note in fields["notes"]) else "none"
+        case "total":
+            [number] = {int(n) for note in fields["notes"] for n in re.findall(r"(\d+) rows", note)}
+            return number
         case _:
             return fields[name]
 
@@ -106,7 +115,7 @@ def test_every_setting_is_tried() -> None:
 def test_the_nearest_to_the_statement_wins_in_python(name: str, place: Path) -> None:
     start, set_, call, options = VALUES[name]
     sql = about(name)
-    with dpsql.connect("t.duckdb", **{name: start}) as con:
+    with dpsql.connect("t.duckdb", **{name: start}, **BESIDE.get(name, {})) as con:
 
         def shown(sql: str, **settings: Any) -> Any:
             return con.execute(sql, **settings).release.to_dict()
@@ -129,8 +138,10 @@ def test_the_nearest_to_the_statement_wins_on_the_command_line(
     start, set_, call, options = VALUES[name]
     sql = about(name)
 
+    beside = [word for pair in BESIDE.get(name, {}).items() for word in flags(*pair)]
+
     def query(sql: str, *words: str) -> Any:
-        assert main(["query", "t.duckdb", sql, "--format", "json", *words]) == 0
+        assert main(["query", "t.duckdb", sql, "--format", "json", *words, *beside]) == 0
         return json.loads(capsys.readouterr().out)
 
     assert call == told(name, query(sql, *flags(name, call)))
@@ -139,7 +150,7 @@ def test_the_nearest_to_the_statement_wins_on_the_command_line(
         f"{sql}; SET {name} = {text(set_)}; {sql}; {optioned(name, options)}; RESET {name}; {sql};"
     )
     with open(place / "asked.sql") as asked:
-        found = shell(asked.read(), ["--format", "json", *flags(name, start)], capsys)
+        found = shell(asked.read(), ["--format", "json", *flags(name, start), *beside], capsys)
     seen = [told(name, fields) for fields in found if fields["price"]]
     assert seen == [start, set_, options, start]
 
@@ -194,6 +205,9 @@ def test_a_price_replaces_one_in_the_other_unit(near: str, place: Path) -> None:
         ("delta = 1e-6, delta = 1e-6", "delta is given twice in OPTIONS", "delta = 1e-6"),
         ("epsilon = 1, rho = 1", "epsilon and rho each decide", "rho = 1"),
         ("epsilon = x", "epsilon is a number", "epsilon = x"),
+        ("postprocess = clip", "postprocess is none or projection", "postprocess = clip"),
+        ("total = 0.5", "total is a whole number", "total = 0.5"),
+        ("total = 0", "total is a whole number", "total = 0"),
         ("epsilon = 1, colour = 2", "there is no setting 'colour'", "colour = 2"),
         ("delta = 0.5", "delta is the grant's", "delta = 0.5"),
         ("strict = on", "strict is not available yet", "strict = on"),

@@ -146,3 +146,15 @@ def test_elsewhere_gaussian_noise_stays(sql, adult):
 def test_no_price_is_too_small_for_it(adult):
     told = adult.explain(CHOSEN[1], rho=1e-11)
     assert told.charged.rho <= 1e-11 and told.rows
+
+
+@pytest.mark.parametrize("given", [{"rho": 0.05}, {"accuracy": 60}], ids=str)
+@pytest.mark.parametrize("more", ["", "; SELECT COUNT(*) FROM adult"])
+def test_scripts_of_such_statements_are_answered_as_foretold(given, more, adult):
+    """They are planned in the space of their questions."""
+    script = CHOSEN[0] + more
+    told = adult.explain_script(script, **given)
+    report = adult.report(script, **given)
+    assert (report.price, report.charged) == (told.price, told.charged)
+    (first, *_) = report.releases
+    assert len(first.rows) == len(told.plans[0].rows)
