@@ -21,21 +21,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.book import Name
-from dpsql.accounting.events import Event
+from dpsql.accounting.events import Event, Gaussian
 from dpsql.accounting.stored import Stored
-from dpsql.mechanisms.found import Answered, Found, Repeated
+from dpsql.mechanisms.found import Answered, Found, Repeated, better
 from dpsql.mechanisms.kept import Columns, Kept
 from dpsql.mechanisms.law import nominal
+from dpsql.mechanisms.linked import MOST, columns, is_few, rank, tables
 from dpsql.mechanisms.noises import Joint
-from dpsql.mechanisms.precision import stddev_of, variance_of
+from dpsql.mechanisms.precision import variance_of
 from dpsql.query.canon import Family, families
 from dpsql.query.linear import Block, Weight, Workload
 
 if TYPE_CHECKING:  # most answers need no fit
     from dpsql.mechanisms.fit import Fit, Model
 
-MOST = 256  # releases that are fitted together
-WORK = 1 << 19  # of their families, times the combinations of their classes
+WORK = 1 << 19  # families of releases fitted together, times the combinations of their classes
 FEW, SMALL = 1 << 15, 64  # the same for a query or two; of their rows or combinations the fewer
 SINGLES = 4  # releases that may answer alone
 _MODELS = 16  # sets of releases whose fit is remembered
@@ -71,21 +71,46 @@ class Archive:
         """What the releases kept so far say of a workload; None for nothing."""
         with self._lock:
             self._kept.refresh()
+            return self.known(workload)
+
+    def known(self, workload: Workload) -> Found | None:
+        """As `find`, of the releases that were looked for already."""
+        with self._lock:
             known = self._said_last.get(workload)
             if known is not None and known[0] == self._kept.state:
                 return known[1]
-            if not _few(workload) or self._may_follow(workload):
+            if not is_few(workload) or self._may_follow(workload):
                 found = self._found(workload, None)
             else:
                 found = self._repeat(workload, self._measured(workload))
             self._said_last[workload] = self._kept.state, found
             return found
 
+    def alone(self, workload: Workload, seq: int) -> Found | None:
+        """What charge `seq` says of a workload by itself."""
+        with self._lock:
+            return self._said(workload, (seq,))
+
+    def about(self, asked: Columns) -> list[int]:
+        """The charges whose releases are about these columns and no others, as found last."""
+        with self._lock:
+            return [seq for seq, own in self._kept.columns.items() if own <= asked]
+
+    def measured(self, workload: Workload) -> dict[int, Fraction]:
+        """The charges that measured all of a workload with Gaussian noise, and its variances."""
+        with self._lock:
+            found = [(seq, self._kept.read(seq)) for seq in self._measured(workload)]
+            return {
+                seq: stored.law.variance
+                for seq, stored in found
+                if stored is not None and isinstance(stored.law, Gaussian) and not stored.mixes
+            }
+
     def again(self, workload: Workload) -> list[Found]:
         """What was said of a workload when it was bought: raw, alone, or with others."""
         with self._lock:
             seqs = self._measured(workload)
-            found = [self._said(workload, c) for c in self._before(seqs, _few(workload))]
+            found = [self._said(workload, c) for c in self._before(seqs, is_few(workload))]
             return [said for said in (self._repeat(workload, seqs), *found) if said is not None]
 
     def singles(self, workload: Workload, enough: Callable[[Found], bool]) -> list[Found]:
@@ -95,10 +120,10 @@ class Archive:
             if not self._kept.columns:
                 return []
             order: list[int] = []
-            if not _few(workload) or self._may_follow(workload):
-                asked = _columns(workload)
+            if not is_few(workload) or self._may_follow(workload):
+                asked = columns(workload)
                 linked = self._kept.linked(asked)
-                order = sorted(linked, key=lambda seq: self._rank(seq, asked))[:SINGLES]
+                order = sorted(linked, key=lambda seq: rank(self._kept, seq, asked))[:SINGLES]
             each = dict.fromkeys([*self._measured(workload), *order])
             found = [self._found(workload, seq) for seq in each]
             return [
@@ -123,7 +148,7 @@ class Archive:
         without a strategy, of which nothing is to be said but what was measured.
         """
         with self._lock:
-            if before is None and _few(workload) and not self._kept.mixed(seq):
+            if before is None and is_few(workload) and not self._kept.mixed(seq):
                 return None
             return self._found(workload, seq if before is None else None)
 
@@ -212,7 +237,7 @@ class Archive:
             stored = self._kept.read(seq)
             assert stored is not None
             if stored.mixes:
-                best = _better(best, _again(workload, seq, stored))
+                best = better(best, _again(workload, seq, stored))
                 continue
             known = {family.key: at for at, family in enumerate(stored.families)}
             asked = [[f for f in block if f is not None] for block in families(workload)]
@@ -231,15 +256,20 @@ class Archive:
         """The best of what fits of several sets of releases say; `seqs` measured the workload."""
         if alone is not None:
             return self._said(workload, (alone,))
-        few = _few(workload)
+        few = is_few(workload)
         best: Found | None = None
         for chosen in self._before(seqs, few):
-            best = _better(best, self._said(workload, chosen))
-        for chosen in self._choices(_columns(workload), few):
+            best = better(best, self._said(workload, chosen))
+        for chosen in self._choices(columns(workload), few):
             said = self._said(workload, chosen)
-            best = _better(best, said)
+            best = better(best, said)
             if said is not None and not few:
                 break
+        for chosen in tables(self._kept, columns(workload)):  # that were too large to fit in
+            if best is None or not set(chosen) <= set(best.used):
+                said = self._said(workload, chosen)
+                if said is not None and (best is None or said.worst < best.worst * (1.0 - 1e-9)):
+                    best = said
         return best
 
     def _before(self, seqs: Sequence[int], few: bool) -> list[tuple[int, ...]]:
@@ -264,7 +294,7 @@ class Archive:
         For a query or two, which are soon bought, the small ones together, and large ones alone.
         """
         linked = self._kept.linked(asked)
-        order = sorted(linked, key=lambda seq: self._rank(seq, asked))
+        order = sorted(linked, key=lambda seq: rank(self._kept, seq, asked))
         if few:
             large = [seq for seq in order if self._rows(seq) > SMALL]
             yield self._together([seq for seq in order if seq not in large], FEW, SMALL)
@@ -299,19 +329,6 @@ class Archive:
         stored = self._kept.read(seq)
         assert stored is not None
         return stored.families
-
-    def _rank(self, seq: int, asked: Columns) -> tuple[Any, ...]:
-        columns, stored = self._kept.columns[seq], self._kept.read(seq)
-        assert stored is not None
-        covers = columns >= asked or columns <= asked
-        return (
-            not columns >= asked,
-            not covers,
-            -len(columns & asked),
-            len(columns - asked),
-            stddev_of(stored),
-            -seq,
-        )
 
     def _model(self, chosen: tuple[int, ...]) -> Model | None:
         if chosen not in self._models:
@@ -349,21 +366,6 @@ class Archive:
             return self._fits[chosen]
 
 
-def _few(workload: Workload) -> bool:
-    """Whether a workload is of one query, or of two of one block."""
-    return workload.size == 1 or (workload.size == 2 and len(workload.blocks) == 1)
-
-
-def _columns(workload: Workload) -> Columns:
-    """The columns on which some query depends."""
-    return frozenset(
-        name
-        for block in families(workload)
-        for family in block
-        for name in (workload.domain.names if family is None else family.classes)
-    )
-
-
 def _again(workload: Workload, seq: int, stored: Stored) -> Found | None:
     """The answers that a strategy was measured for."""
     from dpsql.mechanisms.mixed import Again
@@ -374,12 +376,6 @@ def _again(workload: Workload, seq: int, stored: Stored) -> Found | None:
     spreads = answered.spreads()
     worst = max((spread.worst() for spread in spreads), default=0.0)
     return Found(worst, (seq,), answered, spreads)
-
-
-def _better(one: Found | None, other: Found | None) -> Found | None:
-    if one is None or other is None:
-        return one or other
-    return other if other.worst < one.worst else one
 
 
 @dataclass(frozen=True, slots=True, eq=False)

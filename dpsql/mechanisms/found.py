@@ -62,6 +62,13 @@ class Found:
         )
 
 
+def better(one: Found | None, other: Found | None) -> Found | None:
+    """That of the lesser largest variance; the first of equals."""
+    if one is None or other is None:
+        return one or other
+    return other if other.worst < one.worst else one
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Repeated:
     """The answers of a release that measured the same queries; `places` tells where."""
