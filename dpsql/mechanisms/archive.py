@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.book import Name
-from dpsql.accounting.events import Event, Gaussian
+from dpsql.accounting.events import Event
 from dpsql.accounting.stored import Stored
 from dpsql.mechanisms.found import Answered, Found, Repeated, better
 from dpsql.mechanisms.kept import Columns, Kept
 from dpsql.mechanisms.law import nominal
-from dpsql.mechanisms.linked import MOST, columns, is_few, rank, tables
+from dpsql.mechanisms.linked import MOST, columns, is_few, is_whole, rank, tables
 from dpsql.mechanisms.noises import Joint
 from dpsql.mechanisms.precision import variance_of
 from dpsql.query.canon import Family, families
@@ -97,13 +97,13 @@ class Archive:
             return [seq for seq, own in self._kept.columns.items() if own <= asked]
 
     def measured(self, workload: Workload) -> dict[int, Fraction]:
-        """The charges that measured all of a workload with Gaussian noise, and its variances."""
+        """The charges that measured a whole table and nothing else, and the noise's variances."""
         with self._lock:
             found = [(seq, self._kept.read(seq)) for seq in self._measured(workload)]
             return {
-                seq: stored.law.variance
+                seq: variance_of(stored.law)
                 for seq, stored in found
-                if stored is not None and isinstance(stored.law, Gaussian) and not stored.mixes
+                if stored is not None and is_whole(stored)
             }
 
     def again(self, workload: Workload) -> list[Found]:

@@ -55,7 +55,7 @@ def tables(kept: Kept, asked: Columns) -> list[tuple[int, ...]]:
     for seq, own in reversed(kept.columns.items()):
         if own >= asked and own:
             stored = kept.read(seq)
-            if stored is not None and _whole(stored):
+            if stored is not None and is_whole(stored):
                 variance = float(variance_of(stored.law))
                 found.setdefault(stored.families[0].key, []).append((seq, 1.0 / variance))
     listed = [measured[:MOST] for measured in found.values()]
@@ -63,7 +63,7 @@ def tables(kept: Kept, asked: Columns) -> list[tuple[int, ...]]:
     return [tuple(sorted(seq for seq, _ in some)) for some in itertools.islice(listed, TABLES)]
 
 
-def _whole(stored: Stored) -> bool:
+def is_whole(stored: Stored) -> bool:
     """Whether every combination of the classes of its columns was counted apart from others."""
     if not isinstance(stored.law, Gaussian) or stored.mixes or len(stored.families) != 1:
         return False
