@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from dpsql.accounting.book import Book, Name
+from dpsql.accounting.book import Book, Name, Page
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -26,6 +26,7 @@ class Releases:
         self._book = book
         self._kept: Counter[str] = Counter()  # by this process, of each user
         self._version: object = None  # of the book, when a user's own were looked for last
+        self._paid: dict[tuple[str, int], int] = {}
 
     def state(self, name: Name, mine: int, *, others: bool) -> object:
         """Another value than before if releases may have been kept meanwhile; None for maybe.
@@ -76,6 +77,24 @@ class Releases:
             return Stored.from_bytes(data)
         except ValueError:
             return None
+
+    def paid(self, seqs: Sequence[int], purse: str) -> dict[int, int]:
+        """What each of some charges took from a purse, in pico of rho.
+
+        Nothing where another purse paid, whose release was read since.
+        """
+
+        def question(page: Page) -> None:
+            for seq in missing:
+                found = page.entries(seq - 1, 1, None, None)
+                payments = found[0].payments if found and found[0].seq == seq else ()
+                taken = sum(payment.charged.rho for payment in payments if payment.purse == purse)
+                self._paid[purse, seq] = taken
+
+        missing = [seq for seq in seqs if (purse, seq) not in self._paid]
+        if missing:
+            self._book.read(question)
+        return {seq: self._paid[purse, seq] for seq in seqs}
 
     def statement(self, seq: int) -> str:
         """The statement that charge `seq` paid for; "" where that is not known."""

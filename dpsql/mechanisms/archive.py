@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 from dpsql.accounting.book import Name
 from dpsql.accounting.events import Event
 from dpsql.accounting.stored import Stored
-from dpsql.mechanisms.found import Answered, Found, Repeated, better, columns, small
+from dpsql.mechanisms.found import Answered, Found, Repeated, better
 from dpsql.mechanisms.kept import Columns, Kept
 from dpsql.mechanisms.law import nominal
+from dpsql.mechanisms.linked import MOST, columns, is_few, is_whole, rank, tables
 from dpsql.mechanisms.noises import Joint
-from dpsql.mechanisms.precision import stddev_of, variance_of
+from dpsql.mechanisms.precision import variance_of
 from dpsql.query.canon import Family, families
 from dpsql.query.linear import Block, Weight, Workload
 
@@ -36,8 +37,7 @@ if TYPE_CHECKING:  # most answers need no fit
     from dpsql.mechanisms.coarser import Coarser
     from dpsql.mechanisms.fit import Fit, Model
 
-MOST = 256  # releases that are fitted together
-WORK = 1 << 19  # of their families, times the combinations of their classes
+WORK = 1 << 19  # families of releases fitted together, times the combinations of their classes
 FEW, SMALL = 1 << 15, 64  # the same for a query or two; of their rows or combinations the fewer
 SINGLES = 4  # releases that may answer alone
 _MODELS = 16  # sets of releases whose fit is remembered
@@ -73,21 +73,46 @@ class Archive:
         """What the releases kept so far say of a workload; None for nothing."""
         with self._lock:
             self._kept.refresh()
+            return self.known(workload)
+
+    def known(self, workload: Workload) -> Found | None:
+        """As `find`, of the releases that were looked for already."""
+        with self._lock:
             known = self._said_last.get(workload)
             if known is not None and known[0] == self._kept.state:
                 return known[1]
-            if not small(workload) or self._may_follow(workload):
+            if not is_few(workload) or self._may_follow(workload):
                 found = self._found(workload, None)
             else:
                 found = self._repeat(workload, self._measured(workload))
             self._said_last[workload] = self._kept.state, found
             return found
 
+    def alone(self, workload: Workload, seq: int) -> Found | None:
+        """What charge `seq` says of a workload by itself."""
+        with self._lock:
+            return self._said(workload, (seq,))
+
+    def about(self, asked: Columns) -> list[int]:
+        """The charges whose releases are about these columns and no others, as found last."""
+        with self._lock:
+            return [seq for seq, own in self._kept.columns.items() if own <= asked]
+
+    def measured(self, workload: Workload) -> dict[int, Fraction]:
+        """The charges that measured a whole table and nothing else, and the noise's variances."""
+        with self._lock:
+            found = [(seq, self._kept.read(seq)) for seq in self._measured(workload)]
+            return {
+                seq: variance_of(stored.law)
+                for seq, stored in found
+                if stored is not None and is_whole(stored)
+            }
+
     def again(self, workload: Workload) -> list[Found]:
         """What was said of a workload when it was bought: raw, alone, or with others."""
         with self._lock:
             seqs = self._measured(workload)
-            found = [self._said(workload, c) for c in self._before(seqs, small(workload))]
+            found = [self._said(workload, c) for c in self._before(seqs, is_few(workload))]
             return [said for said in (self._repeat(workload, seqs), *found) if said is not None]
 
     def singles(self, workload: Workload, enough: Callable[[Found], bool]) -> list[Found]:
@@ -97,10 +122,10 @@ class Archive:
             if not self._kept.columns:
                 return []
             order: list[int] = []
-            if not small(workload) or self._may_follow(workload):
+            if not is_few(workload) or self._may_follow(workload):
                 asked = columns(workload)
                 linked = self._kept.linked(asked)
-                order = sorted(linked, key=lambda seq: self._rank(seq, asked))[:SINGLES]
+                order = sorted(linked, key=lambda seq: rank(self._kept, seq, asked))[:SINGLES]
             each = dict.fromkeys([*self._measured(workload), *order])
             found = [self._found(workload, seq) for seq in each]
             return [
@@ -125,7 +150,7 @@ class Archive:
         without a strategy, of which nothing is to be said but what was measured.
         """
         with self._lock:
-            if before is None and small(workload) and not self._kept.mixed(seq):
+            if before is None and is_few(workload) and not self._kept.mixed(seq):
                 return None
             return self._found(workload, seq if before is None else None)
 
@@ -237,11 +262,10 @@ class Archive:
         """The best of what fits of several sets of releases say; `seqs` measured the workload."""
         if alone is not None:
             return self._said(workload, (alone,))
-        few = small(workload)
+        few, asked = is_few(workload), columns(workload)
         best: Found | None = None
-        asked = columns(workload)
         tabled = [seq for seq in self._kept.linked(asked) if self._tabled(seq)]
-        tabled = sorted(tabled, key=lambda seq: self._rank(seq, asked))[:SINGLES]
+        tabled = sorted(tabled, key=lambda seq: rank(self._kept, seq, asked))[:SINGLES]
         for chosen in dict.fromkeys([*self._before(seqs, few), *((seq,) for seq in tabled)]):
             best = better(best, self._said(workload, chosen))
         for chosen in self._choices(asked, few):
@@ -249,6 +273,11 @@ class Archive:
             best = better(best, said)
             if said is not None and not few:
                 break
+        for chosen in tables(self._kept, asked):  # that were too large to fit in
+            if best is None or not set(chosen) <= set(best.used):
+                said = self._said(workload, chosen)
+                if said is not None and (best is None or said.worst < best.worst * (1.0 - 1e-9)):
+                    best = said
         return best
 
     def _before(self, seqs: Sequence[int], few: bool) -> list[tuple[int, ...]]:
@@ -273,7 +302,7 @@ class Archive:
         For a query or two, which are soon bought, the small ones together, and large ones alone.
         """
         linked = [seq for seq in self._kept.linked(asked) if not self._tabled(seq)]
-        order = sorted(linked, key=lambda seq: self._rank(seq, asked))
+        order = sorted(linked, key=lambda seq: rank(self._kept, seq, asked))
         if few:
             large = [seq for seq in order if self._rows(seq) > SMALL]
             yield self._together([seq for seq in order if seq not in large], FEW, SMALL)
@@ -313,19 +342,6 @@ class Archive:
         stored = self._kept.read(seq)
         assert stored is not None
         return stored.families
-
-    def _rank(self, seq: int, asked: Columns) -> tuple[Any, ...]:
-        columns, stored = self._kept.columns[seq], self._kept.read(seq)
-        assert stored is not None
-        covers = columns >= asked or columns <= asked
-        return (
-            not columns >= asked,
-            not covers,
-            -len(columns & asked),
-            len(columns - asked),
-            stddev_of(stored),
-            -seq,
-        )
 
     def _model(self, chosen: tuple[int, ...]) -> Model | Coarser | None:
         if chosen not in self._models:

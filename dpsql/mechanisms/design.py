@@ -22,7 +22,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 CELLS = 1 << 14  # combinations of classes where several families are met
-ALONE = 1 << 20  # and of a single one
+ALONE = 1 << 20  # and of a single one, however often it was measured
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -55,7 +55,7 @@ class Design:
     @classmethod
     def of(cls, families: Sequence[Family]) -> Design | None:
         """The design of some measured families; None for too many combinations."""
-        most = ALONE if len(families) == 1 else CELLS
+        most = ALONE if len({family.key for family in families}) == 1 else CELLS
         classes = meet(families, most)
         if classes is None:
             return None

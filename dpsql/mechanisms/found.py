@@ -62,6 +62,13 @@ class Found:
         )
 
 
+def better(one: Found | None, other: Found | None) -> Found | None:
+    """That of the lesser largest variance; the first of equals."""
+    if one is None or other is None:
+        return one or other
+    return other if other.worst < one.worst else one
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Repeated:
     """The answers of a release that measured the same queries; `places` tells where."""
@@ -82,24 +89,3 @@ class Repeated:
             answers.append(found)
         noise = Alike(self.stored.law)
         return Answered(tuple(answers), (noise,) * len(answers), 1)
-
-
-def small(workload: Workload) -> bool:
-    """Whether a workload is of one query, or of two of one block."""
-    return workload.size == 1 or (workload.size == 2 and len(workload.blocks) == 1)
-
-
-def columns(workload: Workload) -> frozenset[str]:
-    """The columns on which some query depends."""
-    return frozenset(
-        name
-        for block in families(workload)
-        for family in block
-        for name in (workload.domain.names if family is None else family.classes)
-    )
-
-
-def better(one: Found | None, other: Found | None) -> Found | None:
-    if one is None or other is None:
-        return one or other
-    return other if other.worst < one.worst else one

@@ -21,6 +21,7 @@ from dpsql.session.others import reading
 from dpsql.session.settings import Settings
 from dpsql.session.shown import projection
 from dpsql.session.wanted import wanted
+from dpsql.session.whole import whole
 
 if TYPE_CHECKING:
     from dpsql.session.session import Session
@@ -49,7 +50,7 @@ def explained(session: Session, ask: Ask, params: Any, settings: Settings) -> Pl
 
     def charged(choice: Choice) -> Cost:
         snapshot = session._snapshot(bound.dataset, look=True)
-        asked, noise = choice.measured(workload), choice.noise
+        asked, noise = plan.measured(choice, workload), choice.noise
         found = rise(session.ledger, session.user, bound.dataset, snapshot, asked, noise)
         rises.append((tell.price(found.charged, terms), found))
         return rises[-1][0]
@@ -60,16 +61,21 @@ def explained(session: Session, ask: Ask, params: Any, settings: Settings) -> Pl
     if settings.reuse and budget is not None:
         archive = session._archive(bound.dataset)
     plan = wanted(compiled, bound.dataset, settings, terms, archive)
-    choice = plan.choice
+    choice, read = plan.choice, None
+    if budget is not None:
+        read = reading(
+            session.ledger, session._earlier, archive, bound.dataset, compiled, plan, balance
+        )
+    if budget is not None and read is None:
+        plan = whole(
+            plan, compiled, bound.dataset, settings.whole, archive, session.ledger, balance
+        )
     listed = candidates(
         workload, bound.dataset, plan.asked, terms, choice, charged if budget else None
     )
     head = Head(choice.backend, choice.price, None, None)
     noises = choice.noises(workload)
     if budget is not None:
-        read = reading(
-            session.ledger, session._earlier, archive, bound.dataset, compiled, plan, balance
-        )
         head, noises, listed = foreseen(
             session.ledger, compiled, archive, plan, read, terms, budget, charged, listed
         )

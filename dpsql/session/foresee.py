@@ -48,18 +48,18 @@ def foreseen(
         price, cost = (tell.price(p, terms) for p in (read.rise.price, read.rise.charged))
         candidate = Candidate(REUSE, price, error(workload, known), cost)
         return Head(REUSE, price, cost, left, read.notes), known, (candidate, *listed)
-    then = None
-    if archive is not None and not plan.raw:
+    then = None if plan.whole is None else plan.whole.then
+    if archive is not None and then is None and not plan.raw:
         then = archive.planned(workload, rest.event, found, rest.unmeasured())
     others: tuple[int, ...] = ()
     noises = rest.noises(workload)
-    if then is not None and then.worst < math.inf:
-        noises, others = then.noises(workload), then.used[:-1]
+    if archive is not None and then is not None and then.worst < math.inf:
+        noises, others = then.noises(workload), tuple(filter(archive.holds, then.used))
     if rest is not plan.choice:
-        candidate = Candidate(
-            label(rest, len(others)), rest.price, error(workload, noises), charged(rest)
-        )
+        name = label(rest, len(others)) + (" (whole table)" if plan.whole else "")
+        candidate = Candidate(name, rest.price, error(workload, noises), charged(rest))
         listed = (candidate, *listed)
     paid = next(c.charged for c in listed if c.backend.startswith(rest.backend))
     notes = (f"combined with {quoted(ledger, others)}",) if others else ()
+    notes = (*plan.notes, *notes)
     return Head(label(rest, len(others)), rest.price, paid, left, notes), noises, listed

@@ -33,7 +33,7 @@ from dpsql.session import tell
 from dpsql.session.asked import check_delta, effective, statement
 from dpsql.session.build import Paid, build, require_level
 from dpsql.session.charge import Charge
-from dpsql.session.earlier import REUSE, Earlier, label, settled, words
+from dpsql.session.earlier import REUSE, Earlier, label, words
 from dpsql.session.explained import explained
 from dpsql.session.others import reading, taken
 from dpsql.session.ours import told
@@ -41,6 +41,7 @@ from dpsql.session.params import literals, require_all
 from dpsql.session.settings import Settings
 from dpsql.session.shown import projection
 from dpsql.session.wanted import wanted
+from dpsql.session.whole import said_of, whole
 
 if TYPE_CHECKING:  # most sessions run no script
     from dpsql.session.report import Report
@@ -305,22 +306,23 @@ class Session:
         text = ask.text.sql.strip()
         charge = Charge(self.ledger, balance)
         read = reading(self.ledger, self._earlier, archive, dataset, compiled, plan, balance)
+        if read is None:
+            plan = whole(plan, compiled, dataset, settings.whole, archive, self.ledger, balance)
+            rest = plan.rest or rest
         failure: BaseException
         try:
             if archive is not None and read is not None:
                 receipt, said, paid = taken(self.ledger, archive, read, charge, text, balance)
                 self._balances[dataset.name] = receipt.after
                 return built(said, paid)
-            asked = rest.measured(compiled.workload)
+            asked = plan.measured(rest, compiled.workload)
             measured = curator.measure(
                 asked, rest.noise, text, charge.take, balance.grant, charge.token
             )
             self._balances[dataset.name] = measured.receipt.after
             if archive is not None and measured.snapshot != archive.name[2]:
                 archive, found = self._archive(dataset, measured.snapshot), None
-            answered, others, notes = settled(
-                archive, found, compiled, measured, rest.plan, alone=plan.raw
-            )
+            answered, others, notes = said_of(archive, found, compiled, measured, plan)
             paid = Paid(
                 label(rest, others),
                 rest.price,

@@ -19,6 +19,7 @@ from dpsql.planner import BACKENDS, OBJECTIVES
 _LATER = {
     "strict": "synopses",
 }
+WHOLE = ("off", "auto", "on")
 _PRICES = ("epsilon", "rho", "accuracy")
 POSTPROCESSES = ("none", "projection")
 _MOST_ROWS = 10**15
@@ -43,6 +44,8 @@ class Settings:
     postprocess none, or projection: shows the answers of the one table that is nearest to the
                 noisy ones, which biases them
     total       number of rows that SELECT COUNT(*) counts, where it is public: projection keeps it
+    whole       whether a statement that has to be bought measures the whole table of its columns:
+                off, on, or auto, once statements about them have cost as much
     reuse       keeps answers, and answers from kept ones, free, where they are accurate enough
     """
 
@@ -56,6 +59,7 @@ class Settings:
     clamp: bool = False
     postprocess: str = "none"
     total: int | None = None
+    whole: str = "off"
     reuse: bool = True
 
     def __post_init__(self) -> None:
@@ -83,6 +87,8 @@ class Settings:
             raise UsageError(f"postprocess is {listed}, not {self.postprocess!r}")
         if self.total is not None and not 1 <= self.total <= _MOST_ROWS:
             raise UsageError(f"total is a whole number from 1 to 1e15, not {self.total!r}")
+        if self.whole not in WHOLE:
+            raise UsageError(f"whole is off, auto or on, not {self.whole!r}")
 
     def with_values(self, values: Mapping[str, Any]) -> Settings:
         """These settings with some changed. A price, or an accuracy, replaces any other.
@@ -161,13 +167,21 @@ def read(name: str, value: Any) -> Any:
             if not number.is_integer():
                 raise UsageError(f"total is a whole number from 1 to 1e15, not {value!r}")
             return int(number)
+        case "whole" if str(value).strip().lower() == "auto":
+            return "auto"
+        case "whole":
+            return "on" if _switch("off, auto or on", name, value) else "off"
         case _:
-            if isinstance(value, bool):
-                return value
-            found = {**_ON, **_OFF}.get(str(value).strip().lower())
-            if found is None:
-                raise UsageError(f"{name} is on or off, not {value!r}")
-            return found
+            return _switch("on or off", name, value)
+
+
+def _switch(words: str, name: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    found = {**_ON, **_OFF}.get(str(value).strip().lower())
+    if found is None:
+        raise UsageError(f"{name} is {words}, not {value!r}")
+    return found
 
 
 def _number(name: str, value: Any) -> float:

@@ -18,6 +18,8 @@ from dpsql.mechanisms.gaussian import short
 from dpsql.planner import Asked, Choice, Terms, as_good, choose, chosen, missing
 from dpsql.query.compile import Compiled
 from dpsql.query.estimators import Count
+from dpsql.query.linear import Workload
+from dpsql.query.strategy import Strategy
 from dpsql.schema import Dataset
 from dpsql.session.build import widest
 from dpsql.session.settings import Settings
@@ -25,12 +27,20 @@ from dpsql.session.settings import Settings
 STEPS = 64  # of a grid of variances, in a factor of 2
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Whole:
+    """A whole table that is measured in place of a statement, and what will then be said of it."""
+
+    table: Workload
+    then: Found
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What was asked, the choice without reuse, what earlier releases say, and what is to buy.
 
     `rest` is None where there is nothing to buy; `enough` tells what would do instead.
-    What is bought `raw` is shown as it was measured.
+    What is bought `raw` is shown as it was measured. With a `whole` its table is what is bought.
     """
 
     asked: Asked
@@ -39,6 +49,14 @@ class Wanted:
     rest: Choice | None
     enough: Callable[[Found], bool]
     raw: bool = False
+    whole: Whole | None = None
+    notes: tuple[str, ...] = ()
+
+    def measured(self, choice: Choice, workload: Workload) -> Workload | Strategy:
+        """What is measured by a choice to answer the workload."""
+        if self.whole is not None and choice is self.rest:
+            return self.whole.table
+        return choice.measured(workload)
 
 
 def wanted(

@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_FILE = 1_000_000  # bytes of SQL that are read at all
 SETTINGS = (
     "epsilon", "rho", "accuracy", "confidence", "backend", "objective", "intervals", "clamp",
-    "postprocess", "total", "reuse",
+    "postprocess", "total", "whole", "reuse",
 )  # fmt: skip
 
 
@@ -163,6 +163,13 @@ def setting_options(command: F) -> F:
                 type=int,
                 metavar="ROWS",
                 help="Number of rows of the table, where it is public: projection keeps it.",
+            ),
+            click.option(
+                "--whole",
+                type=click.Choice(["off", "auto", "on"]),
+                help="on: what a statement has to buy is the whole table of its columns, from "
+                "which later ones follow free; auto: once statements about them have cost as "
+                "much. Not for scripts. [default: off]",
             ),
             click.option(
                 "--reuse/--no-reuse",

@@ -91,8 +91,8 @@ def run_script(
 
     Above a statement "-- # Title" names it, "-- weight: 4" halves its noise beside that of others,
     and other comments describe it. SET holds for the statements after it, and options here go
-    before it; SET epsilon, rho, backend and objective stand above the first SELECT. SHOW, DESCRIBE
-    and EXPLAIN are free.
+    before it; SET epsilon, rho, backend and objective stand above the first SELECT; whole is about
+    statements alone. SHOW, DESCRIBE and EXPLAIN are free.
     """
     from dpsql.surfaces import terminal
     from dpsql.surfaces.progress import Progress

@@ -40,6 +40,7 @@ VALUES: dict[str, tuple[Any, Any, Any, Any]] = {
     "clamp": (True, False, True, False),
     "postprocess": ("projection", "none", "projection", "none"),
     "total": (100, 110, 120, 130),
+    "whole": ("on", "off", "on", "off"),
     "reuse": (True, False, True, False),
 }
 BESIDE: dict[str, dict[str, Any]] = {"total": {"postprocess": "projection"}}  # needed with it
@@ -64,6 +65,8 @@ def told(name: str, fields: dict[str, Any]) -> Any:
         case "total":
             [number] = {int(n) for note in fields["notes"] for n in re.findall(r"(\d+) rows", note)}
             return number
+        case "whole":
+            return "on" if any("whole = on needs reuse" in n for n in fields["notes"]) else "off"
         case _:
             return fields[name]
 
@@ -247,7 +250,7 @@ def test_show_tells_what_holds_for_its_call(place: Path) -> None:
     [
         ("SET threads = 1", "threads"), ("RESET threads", "threads"), ("SET epsilon = 0", "0"),
         ("SET epsilon = -1", "-1"), ("SET backend TO 'pmw'", "'pmw'"), ("SHOW nosuch", "nosuch"),
-        ("SET SESSION clamp = 7", "7"), ("SET reuse = maybe", "maybe"),
+        ("SET SESSION clamp = 7", "7"), ("SET reuse = maybe", "maybe"), ("SET whole = 2", "2"),
     ],
 )  # fmt: skip
 def test_a_setting_that_is_refused_is_marked(place: Path, sql: str, marked: str) -> None:

@@ -1,0 +1,73 @@
+"""Which earlier releases are tried for a question: in what order, and which are whole tables."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from dpsql.accounting.events import Gaussian
+from dpsql.accounting.stored import Stored
+from dpsql.mechanisms.kept import Columns, Kept
+from dpsql.mechanisms.precision import stddev_of, variance_of
+from dpsql.query.canon import families
+from dpsql.query.linear import Workload
+
+TABLES = 4  # whole tables that are tried for a question
+MOST = 256  # releases that are fitted together
+
+
+def is_few(workload: Workload) -> bool:
+    """Whether a workload is of one query, or of two of one block."""
+    return workload.size == 1 or (workload.size == 2 and len(workload.blocks) == 1)
+
+
+def columns(workload: Workload) -> Columns:
+    """The columns on which some query depends."""
+    return frozenset(
+        name
+        for block in families(workload)
+        for family in block
+        for name in (workload.domain.names if family is None else family.classes)
+    )
+
+
+def rank(kept: Kept, seq: int, asked: Columns) -> tuple[Any, ...]:
+    """The less, the more a release says of a question about some columns, in all likelihood."""
+    own, stored = kept.columns[seq], kept.read(seq)
+    assert stored is not None
+    covers = own >= asked or own <= asked
+    return (
+        not own >= asked,
+        not covers,
+        -len(own & asked),
+        len(own - asked),
+        stddev_of(stored),
+        -seq,
+    )
+
+
+def tables(kept: Kept, asked: Columns) -> list[tuple[int, ...]]:
+    """The whole tables of all columns asked about, each with all its measurements; the best first.
+
+    Their rows are disjoint, so that they can be fitted however large they are.
+    """
+    found: dict[str, list[tuple[int, float]]] = {}
+    for seq, own in reversed(kept.columns.items()):
+        if own >= asked and own:
+            stored = kept.read(seq)
+            if stored is not None and is_whole(stored):
+                variance = float(variance_of(stored.law))
+                found.setdefault(stored.families[0].key, []).append((seq, 1.0 / variance))
+    listed = [measured[:MOST] for measured in found.values()]
+    listed.sort(key=lambda some: (len(kept.columns[some[0][0]] - asked), -sum(p for _, p in some)))
+    return [tuple(sorted(seq for seq, _ in some)) for some in itertools.islice(listed, TABLES)]
+
+
+def is_whole(stored: Stored) -> bool:
+    """Whether every combination of the classes of its columns was counted apart from others."""
+    if not isinstance(stored.law, Gaussian) or stored.mixes or stored.tabled is not None:
+        return False
+    if len(stored.families) != 1:
+        return False
+    (family,) = stored.families
+    return family.met == len(family.groups)
