@@ -264,7 +264,7 @@ class Archive:
             return self._said(workload, (alone,))
         few, asked = is_few(workload), columns(workload)
         best: Found | None = None
-        tabled = [seq for seq in self._kept.linked(asked) if self._tabled(seq)]
+        tabled = [seq for seq in self._kept.linked(asked) if self._kept.tabled(seq)]
         tabled = sorted(tabled, key=lambda seq: rank(self._kept, seq, asked))[:SINGLES]
         for chosen in dict.fromkeys([*self._before(seqs, few), *((seq,) for seq in tabled)]):
             best = better(best, self._said(workload, chosen))
@@ -301,7 +301,7 @@ class Archive:
 
         For a query or two, which are soon bought, the small ones together, and large ones alone.
         """
-        linked = [seq for seq in self._kept.linked(asked) if not self._tabled(seq)]
+        linked = [seq for seq in self._kept.linked(asked) if not self._kept.tabled(seq)]
         order = sorted(linked, key=lambda seq: rank(self._kept, seq, asked))
         if few:
             large = [seq for seq in order if self._rows(seq) > SMALL]
@@ -329,11 +329,6 @@ class Archive:
             classes = met
             chosen.append(seq)
         return tuple(chosen)
-
-    def _tabled(self, seq: int) -> bool:
-        """Whether a release was measured in residual tables."""
-        stored = self._kept.read(seq)
-        return stored is not None and stored.tabled is not None
 
     def _rows(self, seq: int) -> int:
         return sum(family.met for family in self._listed(seq))

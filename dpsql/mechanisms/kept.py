@@ -194,6 +194,11 @@ class Kept:
         stored = self.read(seq)
         return stored is not None and isinstance(stored.law, Gaussian)
 
+    def tabled(self, seq: int) -> bool:
+        """Whether a release is kept that was measured in residual tables."""
+        stored = self.read(seq)
+        return stored is not None and stored.tabled is not None
+
     def mixed(self, seq: int) -> bool:
         """Whether a release is kept that was measured through a strategy."""
         stored = self.read(seq)
