@@ -224,9 +224,10 @@ REFUSED_FUNCTIONS: dict[str, tuple[str, str]] = {
         ("is none of the moments that are answered", "SUM, AVG, VARIANCE or STDDEV"),
     ),
     **dict.fromkeys(
-        ["geomean", "geometric_mean", "product"],
+        ["geomean", "geometric_mean"],
         ("cannot be made from noisy sums", "exp(AVG(ln({c})))"),
     ),
+    "product": ("cannot be made from noisy sums", "exp(SUM(ln({c})))"),
     **dict.fromkeys(
         ["fsum", "kahan_sum", "sumkahan", "favg", "bitstring_agg"],
         ("cannot be made from noisy sums", "SUM or AVG"),

@@ -154,7 +154,7 @@ def _strip(text: Text) -> list[Token]:
             raise text.refusal(
                 "several statements where one is expected",
                 Span(after.start, found[-1].end),
-                "one statement at a time",
+                "one statement at a time, or a script with dpsql run (in Python con.run)",
             )
     return found
 

@@ -19,8 +19,9 @@ from dpsql.mechanisms.found import Answered
 from dpsql.mechanisms.noises import Alike, Noise
 from dpsql.mechanisms.quantile import simultaneous
 from dpsql.query.compile import Compiled, unit_of
+from dpsql.query.estimators import Spread
 from dpsql.query.expr import Slot, walk
-from dpsql.query.finish import Finished, finish, planned
+from dpsql.query.finish import Finished, Values, finish, planned
 from dpsql.query.grid import Grid
 from dpsql.release import Budget, Candidate, Cost, Plan, Release, Row
 from dpsql.session.settings import Settings
@@ -78,8 +79,12 @@ def build(
     )
     columns = [_column(compiled, answers, at, level) for at in range(len(compiled.names))]
     rows, (stderr, low, high), withheld = _errors(done, columns)
+    if _sunk(compiled, released):
+        notes += ("a variance that noise made negative is shown as 0",)
     if shown is not None:
         notes += shown.notes
+    if shown is not None or not all(isinstance(noise, Alike) for noise in answered.noises):
+        # around the estimates, whose rounding may be wider than they are
         low, high = _reaching(rows, low, min), _reaching(rows, high, max)
     if withheld:
         notes.append(
@@ -105,6 +110,16 @@ def build(
         dataset=compiled.bound.dataset.name,
         noisy=tuple(column is not None for column in columns),
         intervals=settings.intervals,
+    )
+
+
+def _sunk(compiled: Compiled, released: Sequence[Sequence[Values]]) -> bool:
+    """Whether a variance, or its root, came to nothing."""
+    return any(
+        isinstance(estimator, Spread)
+        and bool(np.any((values.values == 0) & ~(False if values.null is None else values.null)))
+        for select, found in zip(compiled.selects, released, strict=True)
+        for estimator, values in zip(select.estimators, found, strict=True)
     )
 
 

@@ -82,6 +82,8 @@ def _script_plan(
 ) -> ScriptPlan:
     assert plan.rest is not None and ready.dataset is not None
     listed = candidates(plan.whole.workload, ready.dataset, plan.asked, terms, plan.whole.choice)
+    if ready.queries[0].settings.accuracy is not None:  # others would be at another price
+        listed = tuple(each for each in listed if each.backend == plan.whole.choice.backend)
     choice = plan.rest.choice
     plans = _plans(session, ready, plan, archive, terms, left)
     return ScriptPlan(plans, _titles(ready), choice.backend, choice.price, None, left, None, listed)

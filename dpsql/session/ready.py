@@ -212,7 +212,7 @@ class _Reader:
                     f"there is no value for ${param.name}",
                     param.span or _named(ask, param.name),
                     f"a literal, or --param {param.name}=value; in Python "
-                    f"params={{'{param.name}': value}}",
+                    f"parameters={{'{param.name}': value}}",
                 )
         names = dict.fromkeys(param.name for param in ask.params)
         self._used.update(names)

@@ -57,8 +57,9 @@ def charge(entry: Entry) -> str:
         if charged.epsilon is not None:
             words += f", pure ε {figure(charged.epsilon / PICO)}"
     match entry.event:
-        case {"event": "gaussian", "variance": variance}:
-            return f"{words}, gaussian σ {figure(math.sqrt(Fraction(variance)))}"
+        case {"event": "gaussian", "variance": variance, "sensitivity_squared": squared}:
+            words += f", gaussian σ {figure(math.sqrt(Fraction(variance)))}"
+            return words if squared == 1 else f"{words}, sensitivity {figure(math.sqrt(squared))}"
         case {"event": "laplace", "scale": scale}:
             return f"{words}, laplace b {figure(float(Fraction(scale)))}"
         case _:

@@ -165,6 +165,14 @@ def markdown_lines(release: Release) -> Iterator[str]:
         yield _markdown(["NULL" if (text := plain(value)) is None else text for value in row])
 
 
+def markdown_grid(release: Release) -> Iterator[str]:
+    """A Markdown table of values and half-widths, for people to read."""
+    columns, cells, right = table_grid(release)
+    yield _markdown(columns)
+    yield "| " + " | ".join("---:" if right_ else "---" for right_ in right) + " |"
+    yield from (_markdown(row) for row in cells)
+
+
 def _markdown(texts: Iterable[str]) -> str:
     return "| " + " | ".join(_escaped(text) for text in texts) + " |"
 
@@ -210,6 +218,8 @@ def plan_lines(plan: Plan, *, width: int | None = None, drawn: bool = True) -> I
     yield from plan_grid(plan, width=width, drawn=drawn)
     if any(error is not None for line in plan.stderr for error in line):
         yield "± is the standard error to expect; the values themselves are not computed"
+    else:
+        yield "? is not known before: the error of a mean, ratio or spread depends on the answer"
     if plan.candidates:
         yield from _candidates(plan, width, drawn)
     exact = "exact" if plan.sensitivity_exact else "a bound from above"

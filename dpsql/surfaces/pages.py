@@ -12,7 +12,7 @@ from dpsql.surfaces.figures import figure, percent, share
 from dpsql.surfaces.formats import (
     candidate_table,
     json_lines,
-    markdown_lines,
+    markdown_grid,
     plan_grid,
     table_grid,
 )
@@ -109,7 +109,7 @@ def _markdown(report: Report) -> Iterator[str]:
         yield from (f"## {_prose(caption(section.step))}", "")
         if section.step.description:
             yield from (_prose(section.step.description), "")
-        yield from markdown_lines(section.release)
+        yield from markdown_grid(section.release)
         yield ""
         for note in notes_of(section):
             yield from (f"*{_prose(note)}*", "")

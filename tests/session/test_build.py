@@ -278,3 +278,22 @@ def test_a_pure_grant_composes_by_addition(tmp_path):
         assert second.left.left.epsilon == pytest.approx(0.74)
         law = event_of(found, second)
         assert isinstance(law, Laplace) and law.scale == Fraction(100)
+
+
+def test_what_is_shown_lies_in_its_interval(session):
+    """Also where a strategy's estimates are known more closely than they are shown."""
+    sql = "SELECT sex, SUM(age) / COUNT(*) AS a, COUNT(*) AS n, COUNT_IF(age > 4) AS o FROM people"
+    for _ in range(40):
+        release = session.answer(f"{sql} GROUP BY ROLLUP (sex)", rho=100.0, backend="factorization")
+        assert release.backend == "factorization"
+        for row, low, high in zip(release.rows, release.low, release.high, strict=True):
+            for at in (1, 2, 3):
+                assert low[at] <= row[at] <= high[at]
+
+
+def test_a_variance_that_noise_made_negative_has_a_note(session):
+    few = "SELECT STDDEV_POP(age) AS s FROM people WHERE age = 3"
+    found = [session.answer(few, rho=0.05) for _ in range(60)]
+    noted = [any("negative" in note for note in release.notes) for release in found]
+    assert noted == [release.rows[0][0] == 0 for release in found]
+    assert any(noted)  # each with chance 1/3 at least: false alarm below 1e-10
