@@ -30,6 +30,7 @@ from dpsql.mechanisms.law import nominal
 from dpsql.mechanisms.linked import MOST, columns, is_few, is_whole, rank, tables
 from dpsql.mechanisms.noises import Joint
 from dpsql.mechanisms.precision import variance_of
+from dpsql.mechanisms.threads import one_thread
 from dpsql.query.canon import Family, families
 from dpsql.query.linear import Block, Weight, Workload
 
@@ -321,7 +322,7 @@ class Archive:
         chosen: list[int] = []
         count = rows = 0
         for seq in order[:MOST]:
-            listed = self._listed(seq)
+            listed = self._kept.families(seq)
             met = meet(listed, CELLS, classes)
             count, rows = count + len(listed), rows + self._rows(seq)
             if met is None or count * size(met) > work or min(rows, size(met)) > small:
@@ -331,16 +332,12 @@ class Archive:
         return tuple(chosen)
 
     def _rows(self, seq: int) -> int:
-        return sum(family.met for family in self._listed(seq))
-
-    def _listed(self, seq: int) -> tuple[Family, ...]:
-        stored = self._kept.read(seq)
-        assert stored is not None
-        return stored.families
+        return sum(family.met for family in self._kept.families(seq))
 
     def _model(self, chosen: tuple[int, ...]) -> Model | Coarser | None:
         if chosen not in self._models:
-            self._models[chosen] = self._made(chosen)
+            with one_thread():
+                self._models[chosen] = self._made(chosen)
             if len(self._models) > _MODELS:
                 self._models.popitem(last=False)
         return self._models[chosen]
@@ -376,7 +373,8 @@ class Archive:
                     stored = self._kept.read(seq)
                     assert stored is not None
                     values += stored.values
-                self._fits[chosen] = Fit(model, values)
+                with one_thread():
+                    self._fits[chosen] = Fit(model, values)
                 if len(self._fits) > _MODELS:
                     self._fits.popitem(last=False)
             return self._fits[chosen]

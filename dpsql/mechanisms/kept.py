@@ -194,6 +194,12 @@ class Kept:
         stored = self.read(seq)
         return stored is not None and isinstance(stored.law, Gaussian)
 
+    def families(self, seq: int) -> tuple[Family, ...]:
+        """Of a release that is kept."""
+        stored = self.read(seq)
+        assert stored is not None
+        return stored.families
+
     def tabled(self, seq: int) -> bool:
         """Whether a release is kept that was measured in residual tables."""
         stored = self.read(seq)

@@ -17,6 +17,7 @@ from dpsql.mechanisms.found import Answered, Found
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.noises import Joint
 from dpsql.mechanisms.spread import Fitted, Spread
+from dpsql.mechanisms.threads import one_thread
 from dpsql.query.canon import families, parts
 from dpsql.query.linear import Workload
 
@@ -74,15 +75,17 @@ def _on_cells(cells: Ints, answers: Floats) -> Floats:
 @functools.lru_cache(64)  # an inverse of some hundred rows takes milliseconds
 def root(mix: Mix) -> Floats:
     """R (answers, rows): the answers of a run are R times its values."""
-    found: Floats = np.linalg.inv(mix.matrix.astype(np.float64))
-    return found if mix.cells is None else mix.cells @ found
+    with one_thread():
+        found: Floats = np.linalg.inv(mix.matrix.astype(np.float64))
+        return found if mix.cells is None else mix.cells @ found
 
 
 @functools.lru_cache(64)
 def covariance(mix: Mix) -> Floats:
     """That of the answers of a run, (answers, answers), at a variance of 1."""
     inverse = root(mix)
-    found: Floats = inverse @ inverse.T
+    with one_thread():
+        found: Floats = inverse @ inverse.T
     return found
 
 

@@ -7,6 +7,7 @@ sensitivity is that of what is measured.
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections import OrderedDict
@@ -24,6 +25,17 @@ if TYPE_CHECKING:  # most statements have no use for one
 
 _KEPT = 64  # plans that are remembered
 _PLANNING = threading.Lock()
+
+
+def _in_child() -> None:
+    """A fork leaves the thread behind that was planning."""
+    global _PLANNING
+    _PLANNING = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
 _PLANS: OrderedDict[object, Factored | None] = OrderedDict()
 _Tabled: TypeAlias = "dict[bool, Marginals | None]"
 _TABLED: weakref.WeakKeyDictionary[Workload, _Tabled] = weakref.WeakKeyDictionary()

@@ -74,7 +74,8 @@ def nearest(columns: Distinct, noisy: Floats, stderr: Floats, total: int | None 
     An answer whose standard error is 0 has no say: nobody counts in it.
     """
     known = stderr > 0
-    scale = np.where(known, 1.0 / np.where(known, stderr, 1.0), 0.0)
+    digits = [float(f"{error:.12g}") for error in stderr]  # a last bit must not turn a tie
+    scale = np.where(known, 1.0 / np.where(known, digits, 1.0), 0.0)
     target = noisy * scale
     squares = columns.products(scale**2, squared=True)
     if total is not None:  # of the points n D w - D y, the nearest to 0 is looked for

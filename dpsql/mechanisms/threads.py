@@ -1,8 +1,9 @@
-"""One thread for NumPy's linear algebra while a strategy is looked for.
+"""One thread for NumPy's linear algebra while a strategy is looked for, or answers are fitted.
 
 It makes thousands of small products and spectra, in which the threads of OpenBLAS mostly wait for
 each other: spinning, and where other programs have the cores, for a hundred times as long as the
-work takes. One thread also adds in the same order on any number of cores.
+work takes. One thread also adds in the same order on any number of cores, so that what is fitted
+again is the same to the last bit.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
 import threading
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -44,9 +46,23 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         with _CHANGING:
-            before = _BEFORE.pop()
-            if not _BEFORE:
+            before = _BEFORE.pop() if _BEFORE else 0  # 0: in a process that was forked meanwhile
+            if before and not _BEFORE:
                 set_threads(before)
+
+
+def _in_child() -> None:
+    """A fork leaves the threads behind that were within."""
+    global _CHANGING
+    _CHANGING = threading.Lock()
+    found = _openblas() if _BEFORE else None
+    if found is not None:
+        found[1](_BEFORE[0])
+    _BEFORE.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 @functools.cache

@@ -120,6 +120,17 @@ class Distinct:
 
 
 _LISTING = threading.Lock()
+
+
+def _in_child() -> None:
+    """A fork leaves the thread behind that held the lock."""
+    global _LISTING
+    _LISTING = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
 _LISTED: OrderedDict[Workload, Distinct] = OrderedDict()
 
 

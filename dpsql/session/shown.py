@@ -20,6 +20,7 @@ from dpsql.mechanisms.found import Answered
 from dpsql.mechanisms.integral import integral
 from dpsql.mechanisms.noises import Alike, Noise
 from dpsql.mechanisms.projection import GAP, listed, nearest
+from dpsql.mechanisms.threads import one_thread
 from dpsql.query.canon import families, remember
 from dpsql.query.distinct import Distinct
 from dpsql.query.linear import Workload
@@ -68,7 +69,8 @@ class Projection:
         noisy = np.concatenate([each.reshape(-1) for each in raw])
         stderr = np.concatenate([_stderr(*each) for each in zip(raw, noises, strict=True)])
         values = noisy.astype(np.float64)
-        sparse = nearest(self.columns, values, stderr, self.total)
+        with one_thread():
+            sparse = nearest(self.columns, values, stderr, self.total)
         known = stderr > 0
         scale = np.where(known, 1.0 / np.where(known, stderr, 1.0), 0.0)[:, None]
         scaled = sparse.columns.astype(np.float64) * scale

@@ -90,6 +90,11 @@ def wanted(
     for said in (found, *([] if archive is None else archive.again(workload))):
         if said is not None and enough(said):
             return Wanted(asked, choice, said, None, enough)
+    if archive is not None and choice.plan is not None:
+        # what is said with earlier releases may be wider than what was measured: then that is said
+        then = archive.planned(workload, choice.event, found, choice.unmeasured())
+        if then is not None and not enough(then):
+            return Wanted(asked, choice, None, choice, enough, raw=True)
     if archive is None or choice.plan or not isinstance(choice.noise, GaussianNoise):
         return Wanted(asked, choice, found, choice, enough)
 

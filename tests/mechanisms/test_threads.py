@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -57,3 +59,39 @@ def test_numpys_own_library_obeys():
     with one_thread():
         assert found[0]() == 1
     assert found[0]() == before
+
+
+FORKED = """
+import os, signal, sys, threading, time
+from dpsql.mechanisms import plans, threads
+from dpsql.query import distinct
+
+locks = plans._PLANNING, threads._CHANGING, distinct._LISTING
+held = threading.Event()
+found = threads._openblas()
+before = found and found[0]()
+
+def hold():
+    with locks[0], locks[2], threads.one_thread(), locks[1]:
+        held.set()
+        time.sleep(60)
+
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    for lock in (plans._PLANNING, distinct._LISTING):
+        with lock:
+            pass
+    with threads.one_thread():
+        pass
+    os._exit(0 if (found and found[0]()) == before else 3)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+os._exit(0)
+"""
+
+
+def test_a_fork_in_the_midst_of_planning_leaves_a_child_that_can_plan() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True)
+    assert done.stdout.strip() == "0", done.stderr

@@ -78,3 +78,35 @@ def test_what_is_asked_twice_is_said_twice(seed: int, head: str, town: Any, crow
                 assert other.charged is not None and other.charged.rho == 0, name
                 for foretold in (plans[at], again[at]):
                     assert errors(foretold) == pytest.approx(errors(one), rel=1e-9, abs=1e-9), name
+
+
+@pytest.mark.parametrize(
+    "prior", ["SELECT COUNT(*) FROM town", "SELECT sex, COUNT(*) FROM town GROUP BY 1"]
+)
+@pytest.mark.parametrize("backend", ["auto", "factorization"])
+def test_an_accuracy_through_a_strategy_is_kept_beside_earlier_releases(
+    prior: str, backend: str, town: Any, crowd: Crowd
+) -> None:
+    """What is combined may be wider than what was measured: then that is said, twice the same."""
+    path = town.database("a", crowd(1500, 1))
+    sql = (
+        "SELECT region, COUNT(*) AS n, COUNT_IF(smoker) AS k, COUNT_IF(sex = 'male') AS m FROM town"
+        " GROUP BY ROLLUP (region)"
+    )
+    with Session(path, user="alice", ledger=town.ledger, settings={"reuse": True}) as session:
+        session.answer(prior, rho=0.002)
+        for confidence in (0.95, 0.99):
+            given = {"accuracy": 30, "backend": backend, "confidence": confidence}
+            (plan,), (first,) = said(session, [sql], **given)
+            assert plan.backend == first.backend and plan.charged == first.charged
+            assert errors(plan) == pytest.approx(errors(first))
+            _, (again,) = said(session, [sql], **given)
+            assert again.charged is not None and again.charged.rho == 0
+            assert again.rows == first.rows
+            halves = [
+                (high - low) / 2
+                for lows, highs in zip(first.low, first.high, strict=True)
+                for low, high in zip(lows, highs, strict=True)
+                if low is not None and high is not None
+            ]
+            assert len(halves) == 15 and max(halves) <= 30.5  # whole ends
