@@ -45,7 +45,7 @@ __all__ = ["Aggregate", "Bound", "BoundSelect", "Probe", "bind"]
 
 MAX_SETS = 1_024  # grouping sets of a statement
 MAX_KEYS = 64  # group keys of a statement
-_MAX_ROWS = 1 << 62  # of LIMIT and OFFSET
+_ROWS = range(1 << 62)  # of LIMIT and OFFSET
 
 _CLAUSES = {
     "SELECT DISTINCT": ("DISTINCT", "GROUP BY with COUNT(*)"),
@@ -115,8 +115,8 @@ class _Binder:
         """The number of LIMIT or OFFSET."""
         if isinstance(expr, Param):
             expr = self._param(expr)
-        whole = isinstance(expr, Const) and expr.kind == "integer"
-        if expr is not None and not (whole and 0 <= int(expr.text) < _MAX_ROWS):  # type: ignore[union-attr]
+        whole = isinstance(expr, Const) and expr.kind == "integer" and int(expr.text) in _ROWS
+        if expr is not None and not whole:
             raise self._refuse(
                 f"{clause} of something else than a whole number from 0",
                 expr.span or self._ask.text.find(clause),
@@ -261,8 +261,9 @@ class _Binder:
     def _require_plain_keys(self, having: Expr, keys: Sequence[Expr]) -> None:
         """Refuse computed keys in HAVING under GROUP BY ALL: DuckDB's versions group otherwise."""
         for part in walk(having):
-            key = isinstance(part, Slot) and part.name[0] == "k"
-            if key and not isinstance(keys[int(part.name[1:])], Column):  # type: ignore[union-attr]
+            if not isinstance(part, Slot) or part.name[0] != "k":
+                continue
+            if not isinstance(keys[int(part.name[1:])], Column):
                 raise self._refuse(
                     "HAVING of a computed key under GROUP BY ALL",
                     part.span,

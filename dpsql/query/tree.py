@@ -148,8 +148,12 @@ class Trees:
                 isinstance(arg, Case) or self._boolean(arg)
             ):
                 for inner, value in self._branches(arg):
-                    whole = isinstance(value, Const) and value.kind == "integer"
-                    exact = whole and abs(int(value.text)) < 100 and type_ != "BOOLEAN"  # type: ignore[union-attr]
+                    small = (
+                        isinstance(value, Const)
+                        and value.kind == "integer"
+                        and abs(int(value.text)) < 100
+                    )
+                    exact = small and type_ != "BOOLEAN"
                     yield inner, value if exact else Cast(value, type_, span=expr.span)
             case _ if self._boolean(expr):
                 yield ((expr, TRUE),), one

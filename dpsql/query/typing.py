@@ -199,15 +199,15 @@ class Typer:
 
     def _pairs(self, op: str, left: Expr, right: Expr, span: Span | None) -> None:
         """Check a comparison, row by row when it compares rows."""
-        rows = [isinstance(side, Call) and side.name == "row" for side in (left, right)]
-        if any(rows):
-            if not all(rows) or len(left.args) != len(right.args):  # type: ignore[union-attr]
+        rows = [side for side in (left, right) if isinstance(side, Call) and side.name == "row"]
+        if rows:
+            if len(rows) == 1 or len(rows[0].args) != len(rows[1].args):
                 raise self._refuse(
                     "a row is compared with something of another length",
                     span,
                     "rows of equal length, e.g. (a, b) = ('x', 1)",
                 )
-            for a, b in zip(left.args, right.args, strict=True):  # type: ignore[union-attr]
+            for a, b in zip(rows[0].args, rows[1].args, strict=True):
                 self._pairs(op, a, b, span)
             return
         self._same((left, right), f"the comparison {op}", span)
