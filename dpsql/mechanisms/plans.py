@@ -7,8 +7,6 @@ sensitivity is that of what is measured.
 
 from __future__ import annotations
 
-import os
-import threading
 import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, TypeAlias
@@ -17,6 +15,7 @@ from dpsql.curator.quote import moved
 from dpsql.mechanisms.threads import one_thread
 from dpsql.query.canon import families
 from dpsql.query.linear import Workload
+from dpsql.query.renewed import Renewed
 from dpsql.schema import Dataset
 
 if TYPE_CHECKING:  # most statements have no use for one
@@ -24,18 +23,7 @@ if TYPE_CHECKING:  # most statements have no use for one
     from dpsql.mechanisms.marginals import Marginals
 
 _KEPT = 64  # plans that are remembered
-_PLANNING = threading.Lock()
-
-
-def _in_child() -> None:
-    """A fork leaves the thread behind that was planning."""
-    global _PLANNING
-    _PLANNING = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
-
+_PLANNING = Renewed()
 _PLANS: OrderedDict[object, Factored | None] = OrderedDict()
 _Tabled: TypeAlias = "dict[bool, Marginals | None]"
 _TABLED: weakref.WeakKeyDictionary[Workload, _Tabled] = weakref.WeakKeyDictionary()
@@ -66,7 +54,7 @@ def factorized(workload: Workload, dataset: Dataset, *, largest: bool = False) -
             for block, own in zip(workload.blocks, listed, strict=True)
         ),
     )
-    with _PLANNING:
+    with _PLANNING.held():
         known = _MADE.get(workload)
         if known is not None and known.largest == largest:
             return known
@@ -97,7 +85,7 @@ def tabled(workload: Workload, *, largest: bool = False) -> Marginals | None:
         return None
     from dpsql.mechanisms.marginals import marginals
 
-    with _PLANNING:
+    with _PLANNING.held():
         known = _TABLED.setdefault(workload, {})
         if largest not in known:
             known[largest] = marginals(workload, largest=largest)

@@ -12,9 +12,10 @@ import contextlib
 import ctypes
 import functools
 import os
-import threading
 from collections.abc import Callable, Iterator
 from importlib import import_module
+
+from dpsql.query.renewed import Renewed
 
 # of the OpenBLAS in NumPy's own wheels, and of others
 _NAMES = (
@@ -25,7 +26,7 @@ _NAMES = (
 )
 
 
-_CHANGING = threading.Lock()
+_CHANGING = Renewed()
 _BEFORE: list[int] = []  # one entry for each that is within
 
 
@@ -39,13 +40,13 @@ def one_thread() -> Iterator[None]:
         yield
         return
     threads, set_threads = found
-    with _CHANGING:
+    with _CHANGING.held():
         _BEFORE.append(_BEFORE[0] if _BEFORE else threads())
         set_threads(1)
     try:
         yield
     finally:
-        with _CHANGING:
+        with _CHANGING.held():
             before = _BEFORE.pop() if _BEFORE else 0  # 0: in a process that was forked meanwhile
             if before and not _BEFORE:
                 set_threads(before)
@@ -53,8 +54,6 @@ def one_thread() -> Iterator[None]:
 
 def _in_child() -> None:
     """A fork leaves the threads behind that were within."""
-    global _CHANGING
-    _CHANGING = threading.Lock()
     found = _openblas() if _BEFORE else None
     if found is not None:
         found[1](_BEFORE[0])

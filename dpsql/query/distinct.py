@@ -14,7 +14,6 @@ import hashlib
 import itertools
 import math
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 
 from dpsql.query.canon import Family, families, parts
 from dpsql.query.linear import Classes, Workload, alike, numbered
+from dpsql.query.renewed import Renewed
 
 Ints = NDArray[np.int64]
 States = NDArray[Any]  # of the smallest whole numbers that hold them: there are many
@@ -119,18 +119,7 @@ class Distinct:
         return found
 
 
-_LISTING = threading.Lock()
-
-
-def _in_child() -> None:
-    """A fork leaves the thread behind that held the lock."""
-    global _LISTING
-    _LISTING = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
-
+_LISTING = Renewed()
 _LISTED: OrderedDict[Workload, Distinct] = OrderedDict()
 
 
@@ -139,7 +128,7 @@ def distinct(workload: Workload, most: int) -> Distinct | None:
     or where a family has too many cells. Of one workload they are listed once, as long as they are
     remembered: whoever plans and whoever computes a sensitivity look at the same ones.
     """
-    with _LISTING:
+    with _LISTING.held():
         found = _LISTED.get(workload)
         if found is not None:
             _LISTED.move_to_end(workload)
@@ -147,7 +136,7 @@ def distinct(workload: Workload, most: int) -> Distinct | None:
         return found if found.size <= most else None
     found = _listed(workload, most)
     if found is not None:
-        with _LISTING:
+        with _LISTING.held():
             _LISTED[workload] = found
             while sum(each.bytes for each in _LISTED.values()) > _KEPT or len(_LISTED) > _MOST_KEPT:
                 _LISTED.popitem(last=False)
