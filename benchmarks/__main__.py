@@ -16,7 +16,19 @@ from pathlib import Path
 
 from benchmarks.figures import Figure, Note, printed
 
-NAMES = ("latency", "cold", "accuracy", "factorization", "smartnoise", "noise", "ledger", "joint")
+NAMES = (
+    "latency",
+    "cold",
+    "accuracy",
+    "factorization",
+    "smartnoise",
+    "noise",
+    "ledger",
+    "joint",
+    "synopsis",
+    "asked",
+    "page",
+)
 
 
 def found(names: list[str]) -> Iterator[Figure | Note]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dpsql.errors import BudgetExceeded as BudgetExceeded
     from dpsql.errors import Error as Error
     from dpsql.errors import InternalError as InternalError
+    from dpsql.errors import Interrupted as Interrupted
     from dpsql.errors import LedgerError as LedgerError
     from dpsql.errors import MissingExtra as MissingExtra
     from dpsql.errors import NoGrant as NoGrant
@@ -27,17 +28,34 @@ if TYPE_CHECKING:
     from dpsql.schema import Dataset as Dataset
     from dpsql.surfaces.dbapi import Connection as Connection
     from dpsql.surfaces.dbapi import Cursor as Cursor
-    from dpsql.surfaces.dbapi import DatabaseError as DatabaseError
-    from dpsql.surfaces.dbapi import DataError as DataError
-    from dpsql.surfaces.dbapi import IntegrityError as IntegrityError
-    from dpsql.surfaces.dbapi import InterfaceError as InterfaceError
-    from dpsql.surfaces.dbapi import NotSupportedError as NotSupportedError
-    from dpsql.surfaces.dbapi import ProgrammingError as ProgrammingError
-    from dpsql.surfaces.dbapi import Warning as Warning
-    from dpsql.surfaces.dbapi import apilevel as apilevel
     from dpsql.surfaces.dbapi import connect as connect
-    from dpsql.surfaces.dbapi import paramstyle as paramstyle
-    from dpsql.surfaces.dbapi import threadsafety as threadsafety
+    from dpsql.surfaces.html.report import report as report
+    from dpsql.surfaces.magic import load_ipython_extension as load_ipython_extension
+    from dpsql.surfaces.magic import unload_ipython_extension as unload_ipython_extension
+    from dpsql.surfaces.notebook import html as html
+    from dpsql.surfaces.notebook import text as text
+    from dpsql.surfaces.pep249 import BINARY as BINARY
+    from dpsql.surfaces.pep249 import DATETIME as DATETIME
+    from dpsql.surfaces.pep249 import NUMBER as NUMBER
+    from dpsql.surfaces.pep249 import ROWID as ROWID
+    from dpsql.surfaces.pep249 import STRING as STRING
+    from dpsql.surfaces.pep249 import Binary as Binary
+    from dpsql.surfaces.pep249 import DatabaseError as DatabaseError
+    from dpsql.surfaces.pep249 import DataError as DataError
+    from dpsql.surfaces.pep249 import Date as Date
+    from dpsql.surfaces.pep249 import DateFromTicks as DateFromTicks
+    from dpsql.surfaces.pep249 import IntegrityError as IntegrityError
+    from dpsql.surfaces.pep249 import InterfaceError as InterfaceError
+    from dpsql.surfaces.pep249 import NotSupportedError as NotSupportedError
+    from dpsql.surfaces.pep249 import ProgrammingError as ProgrammingError
+    from dpsql.surfaces.pep249 import Time as Time
+    from dpsql.surfaces.pep249 import TimeFromTicks as TimeFromTicks
+    from dpsql.surfaces.pep249 import Timestamp as Timestamp
+    from dpsql.surfaces.pep249 import TimestampFromTicks as TimestampFromTicks
+    from dpsql.surfaces.pep249 import Warning as Warning
+    from dpsql.surfaces.pep249 import apilevel as apilevel
+    from dpsql.surfaces.pep249 import paramstyle as paramstyle
+    from dpsql.surfaces.pep249 import threadsafety as threadsafety
 
     __version__: str
 
@@ -48,6 +66,7 @@ _HOMES = {
         "BudgetExceeded",
         "Error",
         "InternalError",
+        "Interrupted",
         "LedgerError",
         "MissingExtra",
         "NoGrant",
@@ -59,57 +78,84 @@ _HOMES = {
     ),
     "dpsql.release": ("Budget", "Cost", "Plan", "Release", "ScriptPlan"),
     "dpsql.schema": ("Dataset",),
-    "dpsql.surfaces.dbapi": (
-        "Connection",
-        "Cursor",
+    "dpsql.surfaces.dbapi": ("Connection", "Cursor", "connect"),
+    "dpsql.surfaces.magic": ("load_ipython_extension", "unload_ipython_extension"),
+    "dpsql.surfaces.notebook": ("html", "text"),
+    "dpsql.surfaces.pep249": (
+        "BINARY",
+        "Binary",
+        "DATETIME",
         "DataError",
         "DatabaseError",
+        "Date",
+        "DateFromTicks",
         "IntegrityError",
         "InterfaceError",
+        "NUMBER",
         "NotSupportedError",
         "ProgrammingError",
+        "ROWID",
+        "STRING",
+        "Time",
+        "TimeFromTicks",
+        "Timestamp",
+        "TimestampFromTicks",
         "Warning",
         "apilevel",
-        "connect",
         "paramstyle",
         "threadsafety",
     ),
+    "dpsql.surfaces.html.report": ("report",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = [
+__all__ = [  # noqa: RUF022 -- as Python sorts, not as isort does
+    "BINARY",
+    "Binary",
     "Budget",
     "BudgetError",
     "BudgetExceeded",
     "Connection",
     "Cost",
     "Cursor",
+    "DATETIME",
     "DataError",
     "DatabaseError",
     "Dataset",
+    "Date",
+    "DateFromTicks",
     "Error",
     "IntegrityError",
     "InterfaceError",
     "InternalError",
+    "Interrupted",
     "Ledger",
     "LedgerError",
     "MissingExtra",
+    "NUMBER",
     "NoGrant",
     "NotSupportedError",
     "OperationalError",
     "Plan",
     "ProgrammingError",
+    "ROWID",
     "Refused",
     "Release",
+    "STRING",
     "SchemaError",
     "ScriptPlan",
     "SourceError",
+    "Time",
+    "TimeFromTicks",
+    "Timestamp",
+    "TimestampFromTicks",
     "UsageError",
     "Warning",
     "__version__",
     "apilevel",
     "connect",
     "paramstyle",
+    "report",
     "threadsafety",
 ]
 

@@ -5,6 +5,7 @@ Error
 ├── UsageError         a setting, an argument or a parameter is wrong
 ├── SchemaError        a schema file is wrong (all its problems at once)
 ├── OperationalError   something outside the statement's text says no
+│   ├── Interrupted        the statement was stopped by another thread (Ctrl-C is KeyboardInterrupt)
 │   ├── SourceError        the database is missing, locked, corrupt or not what the schema declares
 │   └── BudgetError        the ledger says no
 │       ├── NoGrant            this user has no grant on this dataset
@@ -178,6 +179,13 @@ class OperationalError(Error):
     """Something outside the statement's text says no: the database or the ledger."""
 
 
+class Interrupted(OperationalError):
+    """The statement was stopped by `interrupt`; what it had charged by then stays charged."""
+
+    exit_code = 130
+    kind = "interrupted"
+
+
 class SourceError(OperationalError):
     """The database cannot be read as the schema declares it."""
 
@@ -208,7 +216,7 @@ class MissingExtra(Error):
     """An optional package is missing; the message gives the command that brings it."""
 
     exit_code = 2
-    kind = "missing"
+    kind = "package"
 
 
 class InternalError(Error):

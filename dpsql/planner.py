@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.convert import epsilon_of, rho_of
-from dpsql.accounting.events import PICO, Event, Gaussian
+from dpsql.accounting.events import PICO, Event, Gaussian, Law
 from dpsql.accounting.ledger import Grant
 from dpsql.accounting.stored import Stored
 from dpsql.curator.noise import LARGEST_SCALE, LARGEST_VARIANCE
@@ -25,28 +25,27 @@ from dpsql.curator.quote import Noise as Drawn
 from dpsql.curator.sensitivity import Sensitivity
 from dpsql.errors import UsageError
 from dpsql.mechanisms import gaussian, laplace
-from dpsql.mechanisms.finest import largest
+from dpsql.mechanisms.finest import alike, largest
 from dpsql.mechanisms.found import Found
 from dpsql.mechanisms.law import nominal
-from dpsql.mechanisms.noises import Alike, Noise, error
-from dpsql.mechanisms.plans import factorized, tabled
+from dpsql.mechanisms.noises import WORTH, Alike, Noise, error
+from dpsql.mechanisms.plans import factorized, least_possible, of_one_group, runs, tabled
 from dpsql.query.canon import families
 from dpsql.query.linear import Workload
 from dpsql.query.strategy import Strategy
-from dpsql.release import Candidate, Cost
+from dpsql.release import DEFAULT_SHARE, Candidate, Cost
 from dpsql.schema import Dataset
 
 if TYPE_CHECKING:  # most statements have no use for one
-    from dpsql.mechanisms.factorization import Factored
-    from dpsql.mechanisms.marginals import Marginals
+    from dpsql.mechanisms.plans import Plan
 
-DEFAULT_SHARE = 100  # a statement without a price costs this part of the grant
 SCRIPT_SHARE = 10  # and a script this
 NOISES = 1 << 12  # of a grid of noises, in a factor of 2
 CLOSE = 1e-6  # of a variance: what rounding may add to it
-_WORTH = 0.01  # less error than that is not worth a strategy
-QUERIES, MOST = 48, 1 << 23  # of a statement, and cells times their square: soon planned
-BACKENDS = ("auto", "gaussian", "laplace", "factorization")
+QUERIES, WIDER = 48, 600  # of a statement, before a residual plan is looked for and after it
+LARGE = 1 << 16  # answers of a statement whose groups share a strategy
+MOST = 1 << 23  # cells times the square of the queries: soon planned
+BACKENDS = ("auto", "gaussian", "laplace", "factorization", "synopsis")
 OBJECTIVES = ("total", "largest")
 
 
@@ -74,7 +73,7 @@ class Asked:
     `accuracy` is the largest half-width of an interval, in the units of the outputs, and `widest`
     tells which one a noise of each SELECT's answers gives. What asks for neither costs one in
     `share` of the grant. No strategy in the space of the questions is planned for more than so
-    many `queries`, nor where cells times their square are more than `most`, unless it is named.
+    many `queries` (or WIDER), nor for cells times their square above `most`, unless it is named.
     What groups by several sets of keys may have a residual plan, whatever its size, for `tables`.
     """
 
@@ -94,23 +93,32 @@ class Asked:
         """Whether a strategy is to have the least largest error, which an accuracy is about."""
         return self.objective == "largest" or self.accuracy is not None
 
-    def plan(
-        self, workload: Workload, dataset: Dataset, *, named: bool = False
-    ) -> Factored | Marginals | None:
+    def plan(self, workload: Workload, dataset: Dataset, *, named: bool = False) -> Plan | None:
         """The strategy that is looked for, None for none.
 
         One in the space of the questions where these are few, which is the best, or nearly; else a
-        residual plan; else, where it is `named`, the former.
+        residual plan; else, where that is soon planned or it is `named`, the former; else one for
+        the aggregates of a group, which all groups share. Intervals of very many values of a column
+        have a tree.
         """
-        if not self.plans(workload):
-            found = tabled(workload, largest=self.largest) if self.tables else None
-            if found is not None or not named:
-                return found
-        return factorized(workload, dataset, largest=self.largest)
+        found = runs(workload, dataset, largest=self.largest)
+        if found is not None:
+            return found
+        if self.plans(workload, self.queries):
+            return factorized(workload, dataset, largest=self.largest)
+        tables = tabled(workload, largest=self.largest) if self.tables else None
+        if tables is not None:
+            return tables
+        if named or self.plans(workload, WIDER):
+            return factorized(workload, dataset, largest=self.largest)
+        alone = of_one_group(workload)
+        if alone is None or workload.size > LARGE or not self.plans(alone, WIDER):
+            return None
+        return factorized(workload, dataset, largest=self.largest, grouped=True)
 
-    def plans(self, workload: Workload) -> bool:
+    def plans(self, workload: Workload, queries: int) -> bool:
         """Whether to look for a strategy: at what the cells and the queries make of it."""
-        if workload.size > self.queries:
+        if workload.size > queries:
             return False
         sizes: dict[str, int] = {}
         for family in (f for listed in families(workload) for f in listed if f is not None):
@@ -128,9 +136,9 @@ class Choice:
 
     backend: str
     noise: Drawn
-    event: Event
+    event: Law
     price: Cost
-    plan: Factored | Marginals | None = None
+    plan: Plan | None = None
 
     def measured(self, workload: Workload) -> Workload | Strategy:
         """What is measured to answer the workload."""
@@ -153,27 +161,29 @@ def choose(workload: Workload, dataset: Dataset, asked: Asked, terms: Terms) -> 
     """The backend that answers `workload` at the price asked for. Raises UsageError.
 
     At equal charge in rho Gaussian noise has the smaller error than Laplace noise, which is chosen
-    by name, or where the grant is pure and composes by addition; a factorization is chosen where
-    its error is the smaller one by more than planning may be off.
+    by name, or where the grant is pure and composes by addition. A factorization is chosen where
+    its error is the smaller one by more than planning may be off; by name, where it is not larger.
     """
-    if asked.backend != "auto":
+    named = asked.backend == "factorization"
+    if asked.backend != "auto" and not named:
         return _choice(asked.backend, workload, dataset, asked, terms)
     if terms.pure:
-        return _choice("laplace", workload, dataset, asked, terms)
+        return _choice("factorization" if named else "laplace", workload, dataset, asked, terms)
     alone = _choice("gaussian", workload, dataset, asked, terms)
-    if asked.plan(workload, dataset) is None:
+    if asked.plan(workload, dataset, named=named) is None:
         return alone
     mixed = _choice("factorization", workload, dataset, asked, terms)
     if asked.accuracy is not None:
-        return min(alone, mixed, key=lambda choice: choice.event.rho)
+        return min((mixed, alone) if named else (alone, mixed), key=lambda each: each.event.rho)
     errors = [error(workload, each.noises(workload)) for each in (mixed, alone)]
     if asked.largest:
         errors = [math.sqrt(_target(each)) for each in (mixed, alone)]
-    return mixed if errors[0] < (1.0 - _WORTH) * errors[1] else alone
+    most = errors[1] * (1.0 + CLOSE if named else 1.0 - WORTH)
+    return mixed if errors[0] < most else alone
 
 
 def as_good(found: Found, choice: Choice) -> bool:
-    """Whether what was found is at least as accurate as a choice would be."""
+    """Whether the variance of what was found is at most that of a choice."""
     return found.worst <= _target(choice) * (1.0 + CLOSE)
 
 
@@ -185,21 +195,18 @@ def _target(choice: Choice) -> float:
 
 def missing(
     choice: Choice, found: Found | None, workload: Workload, dataset: Dataset, terms: Terms
-) -> Choice | None:
-    """What is still to buy for the accuracy of a choice, with what was found; None for nothing.
+) -> Choice:
+    """What is still to buy for the accuracy of a choice, with what was found, which lacks it.
 
     Variances v and w combine to 1 / (1/v + 1/w): the worst query of the statement decides. What
-    is measured through a strategy is not combined.
+    is measured through a strategy is not combined; what only rounding makes worse is bought whole.
     """
-    if found is None:
+    if found is None or found.worst == math.inf or choice.plan is not None:
         return choice
     if as_good(found, choice):
-        return None
-    combined = isinstance(found.law or choice.event, Gaussian) and choice.plan is None
-    if found.worst == math.inf or not combined or not isinstance(choice.noise, GaussianNoise):
         return choice
-    noise = gaussian.short(Fraction(1 / (1 / _target(choice) - 1 / found.worst)))
-    return chosen(choice.backend, noise, workload, dataset, terms)
+    variance = 1 / (1 / _target(choice) - 1 / found.worst)
+    return chosen(choice.backend, alike(choice.noise, variance), workload, dataset, terms)
 
 
 def chosen(
@@ -208,7 +215,7 @@ def chosen(
     workload: Workload,
     dataset: Dataset,
     terms: Terms,
-    plan: Factored | Marginals | None = None,
+    plan: Plan | None = None,
 ) -> Choice:
     """The choice of a backend with this noise."""
     event = quote(workload if plan is None else plan.strategy, dataset, noise)
@@ -218,12 +225,15 @@ def chosen(
 def as_precise(whole: Choice, workload: Workload, dataset: Dataset, terms: Terms) -> Choice:
     """The choice for a part of what a strategy was planned for, of the same mean squared error.
 
-    The whole is a script's, which has a strategy in the space of its questions.
+    The whole is a script's, which has a strategy in the space of its questions, or a tree.
     """
     from dpsql.mechanisms.factorization import Factored
+    from dpsql.mechanisms.levels import Leveled
 
-    assert isinstance(whole.plan, Factored)
-    plan = factorized(workload, dataset, largest=whole.plan.largest)
+    assert isinstance(whole.plan, Factored | Leveled)
+    worst = whole.plan.largest
+    tree = runs(workload, dataset, largest=worst)
+    plan = tree or factorized(workload, dataset, largest=worst)
     if plan is None:
         heaviest = max((w.largest for b in workload.blocks for w in b.weights), default=1)
         least = math.sqrt(moved(workload, dataset).squared) / max(heaviest, 1)
@@ -234,7 +244,7 @@ def as_precise(whole: Choice, workload: Workload, dataset: Dataset, terms: Terms
     asked = Asked(
         rho=rho / PICO,
         backend="gaussian" if plan is None else whole.backend,
-        objective="largest" if whole.plan.largest else "total",
+        objective="largest" if worst else "total",
         tables=False,
     )
     return _choice(asked.backend, workload, dataset, asked, terms)
@@ -264,7 +274,7 @@ def candidates(
             choice = _choice(name, workload, dataset, asked, terms)
         paid = None if charged is None else charged(choice)
         rms = error(workload, choice.noises(workload))
-        ratio = None if choice.plan is None else choice.plan.ratio
+        ratio = None if choice.plan is None else least_possible(choice.plan, dataset)
         found.append(Candidate(name, choice.price, rms, paid, ratio))
     return tuple(found)
 
@@ -273,7 +283,7 @@ def _choice(
     backend: str, workload: Workload, dataset: Dataset, asked: Asked, terms: Terms
 ) -> Choice:
     found = moved(workload, dataset)
-    plan: Factored | Marginals | None = None
+    plan: Plan | None = None
     noise: Drawn
     match backend:
         case "gaussian" | "factorization" if terms.pure:
@@ -282,7 +292,7 @@ def _choice(
                 "use backend laplace, or ask the owner for a grant with a delta above 0"
             )
         case "factorization":
-            plan = asked.plan(workload, dataset, named=True)
+            plan = asked.plan(workload, dataset, named=asked.backend == backend)
             if plan is None:
                 return _choice("gaussian", workload, dataset, asked, terms)
             if asked.accuracy is not None:
@@ -290,13 +300,13 @@ def _choice(
             else:
                 squared = quote(plan.strategy, dataset, GaussianNoise(Fraction(1)))
                 assert isinstance(squared, Gaussian)
-                if squared.rho > _rho(asked, terms) * LARGEST_VARIANCE:  # more than can be drawn
+                if squared.rho > in_rho(asked, terms) * LARGEST_VARIANCE:  # more than can be drawn
                     return _choice("gaussian", workload, dataset, asked, terms)
-                noise = gaussian.noise(squared.sensitivity_squared, _rho(asked, terms))
+                noise = gaussian.noise(squared.sensitivity_squared, in_rho(asked, terms))
         case _ if asked.accuracy is not None:
             noise = _accurate(backend, workload, dataset, asked)
         case "gaussian":
-            noise = gaussian.noise(found.squared, _rho(asked, terms))
+            noise = gaussian.noise(found.squared, in_rho(asked, terms))
         case _:
             noise = _laplace(found, asked, terms)
     return chosen(backend, noise, workload, dataset, terms, plan)
@@ -307,7 +317,7 @@ def _accurate(
     workload: Workload,
     dataset: Dataset,
     asked: Asked,
-    plan: Factored | Marginals | None = None,
+    plan: Plan | None = None,
 ) -> Drawn:
     """The most noise, within 2^-12 of it, that keeps every interval as narrow as asked for.
 
@@ -351,10 +361,10 @@ def _laplace(found: Sensitivity, asked: Asked, terms: Terms) -> Drawn:
             laplace.noise_at_rho(found.absolute, found.largest, rho),
             key=lambda noise: noise.scale,
         )
-    return laplace.noise_at_rho(found.absolute, found.largest, _rho(asked, terms))
+    return laplace.noise_at_rho(found.absolute, found.largest, in_rho(asked, terms))
 
 
-def _rho(asked: Asked, terms: Terms) -> int:
+def in_rho(asked: Asked, terms: Terms) -> int:
     """The price in rho (pico) that a statement may cost."""
     if asked.rho is not None:
         return pico(asked.rho)

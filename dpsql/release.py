@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import importlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,32 @@ Value: TypeAlias = (
 )
 Row: TypeAlias = "tuple[Value, ...]"
 
-PURSE = ("dataset", "granted", "spent", "left", "delta", "rho_granted", "rho_left")  # SHOW BUDGET
+PURSE = (  # the columns of SHOW BUDGET
+    *("dataset", "granted", "spent", "left", "delta", "rho_granted", "rho_left", "rho_spent"),
+    *("default_queries_left", "purse"),
+)
+DEFAULT_SHARE = 100  # a statement without a price costs the grant divided by this
+
+
+class Shown:
+    """What print shows, and IPython asks for when a value stands at the end of a cell.
+
+    A surface draws it, above this room: the package, which knows where all names live, finds it
+    once somebody looks.
+    """
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        drawn: str = importlib.import_module("dpsql").html(self)
+        return drawn
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": str(self), "text/html": self._repr_html_()}
+
+    def __str__(self) -> str:
+        words: str = importlib.import_module("dpsql").text(self)
+        return words
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +74,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Shown):
     """A purse: what was granted, spent and left, each as a Cost at the grant's delta."""
 
     granted: Cost
@@ -56,6 +82,15 @@ class Budget:
     left: Cost
     user: str = ""
     dataset: str = ""
+
+    @property
+    def default_queries_left(self) -> int:
+        """How many statements at the default price, 1 % of the grant, can still be paid."""
+        granted, left = self.granted, self.left
+        whole, rest = granted.rho, left.rho
+        if not granted.delta:
+            whole, rest = granted.epsilon, left.epsilon
+        return math.floor(rest / whole * DEFAULT_SHARE + 1e-9) if whole else 0
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -78,7 +113,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class Release(Shown):
     """The answer to one statement.
 
     `columns` and `types` (DuckDB's names of types) have one entry a column; `rows` holds the
@@ -177,6 +212,7 @@ class Candidate:
     """One way to answer a plan: its price, and the root of the mean squared error.
 
     The error of a linear query is in units of the most that one row adds to it: rows, for counts.
+    It is infinite for a guess that nothing verified.
     `charged` is what the purse would pay, where there is a purse. `ratio` is how many times the
     error that was planned for is a bound from below on that of all strategies, where it is known.
     """
@@ -192,13 +228,13 @@ class Candidate:
             "backend": self.backend,
             "price": self.price.to_dict(),
             "charged": self.charged and self.charged.to_dict(),
-            "rmse": self.rmse,
+            "rmse": self.rmse if math.isfinite(self.rmse) else None,
             "ratio": self.ratio,
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Shown):
     """What a statement would do, found without private data and free of charge.
 
     `rows` has the group keys filled in and None for the values; `stderr` the predicted standard
@@ -207,7 +243,7 @@ class Plan:
     that put unlike aggregates on one scale. `cells` is the number of cells of the domain of the
     columns mentioned, `queries` the number of linear queries. `price` is what the statement costs
     alone, `charged` what it would take from the purse after all that was asked before, if there is
-    a purse.
+    a purse. `left` is the purse now, `after` what it would be then, where that is known.
     """
 
     columns: tuple[str, ...]
@@ -226,6 +262,7 @@ class Plan:
     dataset: str = ""
     unit: str = "rows"
     charged: Cost | None = None
+    after: Budget | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
@@ -245,12 +282,13 @@ class Plan:
             "cells": self.cells,
             "queries": self.queries,
             "left": self.left and self.left.to_dict(),
+            "after": self.after and self.after.to_dict(),
             "notes": list(self.notes),
         }
 
 
 @dataclass(frozen=True, slots=True)
-class ScriptPlan:
+class ScriptPlan(Shown):
     """What a script would do, whose statements are measured together; free of charge.
 
     `plans` has one for each SELECT, in order: its `price` is what it would cost alone with the
@@ -302,6 +340,12 @@ def figure(number: float) -> str:
 def charged_words(charged: Cost | None) -> str:
     """What a statement took from the purse, in words."""
     return "nothing was charged" if charged is None else f"charged {charged} for the statement"
+
+
+def numeric(kind: str) -> bool:
+    """Whether values of a DuckDB type are numbers."""
+    base = kind.split("(")[0]
+    return base in ("DOUBLE", "FLOAT", "DECIMAL") or base.endswith("INT") or base == "INTEGER"
 
 
 def _floats(grid: Iterable[Iterable[Any]]) -> tuple[tuple[float | None, ...], ...]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.accounting.ledger import Ledger
+from dpsql.release import PURSE
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -65,7 +66,7 @@ def test_the_report_is_answered_statement_by_statement(tmp_path: Path) -> None:
         "sex,n",
         "age_from,share",
         "workclass,hours",
-        "dataset,granted,spent,left,delta,rho_granted,rho_left",
+        ",".join(PURSE),
     ]
     assert [line for line in done.stdout.splitlines() if line in headers] == headers
     with Ledger.open(tmp_path / "adult.ledger") as ledger:
@@ -91,3 +92,18 @@ def test_the_joint_report_is_one_charge_and_free_again(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "adult.ledger") as ledger:
         [charge] = [entry for entry in ledger.log() if entry.kind == "charge"]
     assert charge.statement.startswith("together.sql: SELECT COUNT(*) AS people FROM adult; ")
+
+
+def test_the_page_has_a_chart_of_each_kind(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "examples/data/adult.parquet", tmp_path)
+    shutil.copy(ROOT / "schemas/adult.toml", tmp_path)
+    with Ledger.open(tmp_path / "adult.ledger") as ledger:
+        ledger.grant("alice", dataset="adult", epsilon=2)
+    script = str(ROOT / "examples/page.sql")
+    command = [sys.executable, "-W", "error", "-m", "dpsql", "run", "adult.parquet", script]
+    done = run([*command, "-u", "alice", "-o", "page.html"], tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    for kind in ("Bars of people", "Line of over_50k", "Heat map of people"):
+        assert f">{kind} by " in page, kind
+    assert page.count("<h2") == 9 and len(page) < 200_000

@@ -5,15 +5,11 @@ from __future__ import annotations
 import ast
 import fnmatch
 import math
-import os
 import re
-import shlex
 import shutil
 import stat
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import duckdb
@@ -21,70 +17,23 @@ import pytest
 
 import dpsql
 from dpsql import errors
+from dpsql.accounting.convert import rho_of
+from dpsql.mechanisms.transfer import Transcript, transfer
 from dpsql.session import Settings
 from dpsql.session.settings import show
+from tests import pages
+from tests.pages import ROOT, Shape, blocks, follow, typed
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
-Shape = Callable[[str], list[str]]
-
-
-@dataclass(frozen=True)
-class Block:
-    kind: str  # sh, console, python, text, toml
-    mark: str  # the comment above it
-    text: str
-
-
-def blocks() -> list[Block]:
-    pattern = r"(?:<!-- (?P<mark>[^>]*) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)```"
-    return [
-        Block(found["kind"], found["mark"] or "", found["text"])
-        for found in re.finditer(pattern, PAGE, re.DOTALL)
-    ]
 
 
 def rows(mark: str) -> list[list[str]]:
-    """The rows of the table below a comment, without its head."""
-    found = re.search(rf"<!-- {mark} -->\n((?:\|.*\n)+)", PAGE)
-    assert found, f"the page has no table {mark}"
-    lines = found[1].splitlines()[2:]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return pages.rows(PAGE, mark)
 
 
 def examples(mark: str) -> list[str]:
     """The SQL in the second column of a table."""
     return [row[1].strip("`") for row in rows(mark)]
-
-
-def commands(text: str) -> Iterator[tuple[str, str]]:
-    """Each command of a console block with the output shown."""
-    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-        command, _, output = part.partition("\n")
-        yield command, output
-
-
-def run(words: list[str], folder: Path) -> str:
-    settings = {name: value for name, value in os.environ.items() if not name.startswith("DPSQL_")}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", *words],
-        cwd=folder,
-        env={**settings, "LOGNAME": "alice", "PYTHONIOENCODING": "utf-8"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, f"{words}\n{done.stdout}"
-    return done.stdout
-
-
-def typed(command: str, folder: Path) -> str:
-    """The output of a line typed at a shell."""
-    program, *words = shlex.split(command)
-    assert program == "dpsql", command
-    return run(["-m", "dpsql", *words], folder)
 
 
 def drawn(lines: list[str]) -> list[str]:
@@ -97,7 +46,7 @@ def drawn(lines: list[str]) -> list[str]:
 
 
 def test_the_demo_prints_the_blocks_of_the_page(tmp_path: Path, shape: Shape) -> None:
-    (shown,) = [block.text for block in blocks() if block.mark == "demo"]
+    (shown,) = [block.text for block in blocks(PAGE) if block.mark == "demo"]
     command, _, output = shown.removeprefix("$ ").partition("\n")
     fresh = typed(command, tmp_path)
     ran = [drawn(shape(part)) for part in fresh.strip().split("\n\n")]
@@ -108,38 +57,12 @@ def test_the_demo_prints_the_blocks_of_the_page(tmp_path: Path, shape: Shape) ->
 
 def test_the_page_runs_from_top_to_bottom(tmp_path: Path, shape: Shape) -> None:
     shutil.copy(ROOT / "examples/data/titanic.parquet", tmp_path)
-    printed = ""
-    for block in blocks():
-        match block.kind:
-            case "console" if block.mark == "demo":
-                typed(block.text.splitlines()[0].removeprefix("$ "), tmp_path)
-            case "console":
-                for command, output in commands(block.text):
-                    assert shape(typed(command, tmp_path)) == shape(output), command
-            case "python":
-                printed = run(["-c", block.text], tmp_path)
-            case "text":
-                assert shape(printed) == shape(block.text)
-            case "toml":
-                name = block.text.splitlines()[0].removeprefix("# ")
-                (tmp_path / name).write_text(block.text, encoding="utf-8")
-            case "sh":
-                assert set(re.findall(r"^\w+ [\w.-]+", block.text, re.MULTILINE)) <= known()
-            case kind:
-                raise AssertionError(f"a block of {kind} that nobody runs")
-
-
-def known() -> set[str]:
-    """The commands of the project itself, which other tests run."""
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    return {"pip install"} | {
-        f"make {target}" for target in re.findall(r"^([a-z][\w-]*):", makefile, re.MULTILINE)
-    }
+    follow(PAGE, tmp_path, shape)
 
 
 def test_the_example_in_python_has_five_lines() -> None:
-    (block,) = [block for block in blocks() if block.kind == "python"]
-    assert len(block.text.strip().splitlines()) == 5
+    block, *_ = [block for block in blocks(PAGE) if block.kind == "python"]
+    assert len([line for line in block.text.splitlines() if line.strip()]) == 5
 
 
 # -- the tables of SQL -------------------------------------------------------------------------
@@ -214,6 +137,12 @@ def test_what_is_compared_is_what_the_benchmarks_measure() -> None:
                 named.add("".join(map(str, parts)))
     for name, *_ in rows("compared"):
         assert any(fnmatch.fnmatchcase(name, kind) for kind in named if len(kind) > 15), name
+
+
+def test_what_a_cap_adds_to_a_share_is_as_said() -> None:
+    for epsilon, added in rows("transfer"):
+        told = Transcript(4 * rho_of(float(epsilon), 1e-6))
+        assert added == f"{transfer(told, 0.05, noise=1e-4).shift:.3f}"
 
 
 def test_the_settings_and_their_defaults_are_all_there() -> None:

@@ -68,6 +68,10 @@ class Page(Protocol):
         """The charges with a footprint and a greater `seq` that a purse paid, oldest first."""
         ...
 
+    def noted(self, user: str, dataset: str, after: int, note: str) -> Sequence[Entry]:
+        """Those of them with this note."""
+        ...
+
     def state(self, user: str, dataset: str) -> bytes | None:
         """The joint state of a purse that was written down last."""
         ...
@@ -110,6 +114,26 @@ class Page(Protocol):
 
     def release(self, name: Name, seq: int) -> bytes | None:
         """What charge `seq` released, to whomever."""
+        ...
+
+    def kept(self) -> Iterator[tuple[str, str, str, int, bytes]]:
+        """All releases that are kept: user, dataset, snapshot, charge, content."""
+        ...
+
+    def put_synopsis(self, dataset: str, name: str, body: str | None) -> None:
+        """Write down a synopsis in place of one of that name, or drop it."""
+        ...
+
+    def synopses(self, dataset: str) -> Sequence[str]:
+        """The synopses of a dataset as they were written down, by name."""
+        ...
+
+    def put_fit(self, dataset: str, name: str, fit: bytes) -> None:
+        """Keep what was fitted to a synopsis, until that is written down anew."""
+        ...
+
+    def fit(self, dataset: str, name: str) -> bytes | None:
+        """What was fitted to a synopsis."""
         ...
 
 

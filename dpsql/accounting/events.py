@@ -33,6 +33,45 @@ floor(D1 / m) coordinates move by m and one by the rest. At D1 = 1 this is eps t
 eps = 1/b; in general it is at most that with eps = D1/b, the cost of any pure eps-private release
 (such a one is a post-processing of randomised response, for which K(y) = cosh(y)), since
 f(d) <= (d/b) tanh(d/(2b)), and x tanh(x/2) is convex. So no other bound need be compared.
+
+**Gates and selections.** What comes out are booleans, or an index; the losses log(P/Q) of all that
+can come out lie in an interval: [-eps, eps] for pure eps. Two bounds on rho hold, and the smaller
+is the price.
+
+*Pure.* eps tanh(eps / 2), as above.
+
+*Range.* If the interval of a pair is `span` long, rho = span^2 / 8 (Cesar, Rogers 2021,
+arXiv:2004.07223, "Bounding, concentrating, and truncating"; Dong, Durfee, Rogers 2020). Proof:
+k(a) = log E_Q[(P/Q)^a] has k(0) = k(1) = 0, and k'' is the variance of the loss under a tilted
+law, at most span^2 / 4. So k(a) - a(a-1) span^2 / 8 is concave and 0 at 0 and 1, hence not above
+0 for a > 1: D_a = k(a) / (a-1) <= a span^2 / 8.
+
+Gates that stay open while other questions are asked compose as if each had been asked at once (Lyu
+2022, arXiv:2207.09397; Vadhan, Zhang 2023, arXiv:2207.08335; Haney et al. 2023, arXiv:2309.05901).
+
+**AboveThreshold** (Dwork, Roth 2014, Alg. 1; with exponential noise arXiv:2407.20068). Whole
+numbers v_i move by at most D. Z is drawn once a run, N_i each time; above is v_i + N_i >= T + Z;
+the run ends with its c-th "above". With e1 = D / (scale of Z), e2 = 2D / (scale of N), a run is
+pure (e1 + c e2)-private. *Proof.* Fix what comes out, and compare Z = z on one table with Z = z + D
+on the other, which costs e1: P(Z = z + D) >= exp(-e1) P(Z = z). Every "below" is then at least as
+likely: v rose by at most D, and the threshold did. For an "above", N has to reach at most 2D
+further: its tail there is at least exp(-e2) of what it was. There are at most c of them.
+Exponential noise (z >= 0) and Laplace noise have both properties. Lyu, Su, Li 2017
+(arXiv:1603.01699) prove it for Laplace noise, and that Z need not be drawn again after an "above";
+`runs` with a Z each compose.
+
+*Monotone* queries, which all move the same way (counts when a row comes), have e2 = D / (scale of
+N): where values rise, N has to reach only as much further as the threshold moved, D; where they
+fall, z stays, and N has to reach D further at most. So the losses of a pair lie between
+-(e1 + c e2) and c e2, or the other way round: span = e1 + 2 c e2.
+
+**NoisyMax.** The largest of v_i + N_i, with N_i continuous exponential of scale b, is exactly what
+permute-and-flip gives (McKenna, Sheldon 2020, arXiv:2010.12603; Ding et al. 2021,
+arXiv:2105.07260). Given all other N_j, N_i has to reach at most 2D further, or D where all move the
+same way: pure 2D / b, or D / b.
+
+**Exponential mechanism.** P(i) ~ exp(v_i / b): log P(i) moves by (v_i - v_i') / b and by what all i
+share. So pure 2D / b, or D / b where all move the same way, and span is no more than that.
 """
 
 from __future__ import annotations
@@ -41,10 +80,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
+
+from dpsql.accounting.losses import check_fraction, check_integer, shifted, within
 
 PICO = 10**12
 VERSION = 1
+GateNoise: TypeAlias = Literal["exponential", "laplace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +100,8 @@ class Gaussian:
     variance: Fraction
 
     def __post_init__(self) -> None:
-        _check_integer("sensitivity_squared", self.sensitivity_squared)
-        _check_fraction("variance", self.variance)
+        check_integer("sensitivity_squared", self.sensitivity_squared)
+        check_fraction("variance", self.variance)
 
     @property
     def rho(self) -> int:
@@ -97,9 +139,9 @@ class Laplace:
     scale: Fraction
 
     def __post_init__(self) -> None:
-        _check_integer("sensitivity", self.sensitivity)
-        _check_integer("largest", self.largest)
-        _check_fraction("scale", self.scale)
+        check_integer("sensitivity", self.sensitivity)
+        check_integer("largest", self.largest)
+        check_fraction("scale", self.scale)
         if self.largest > self.sensitivity:
             raise ValueError("no coordinate moves by more than all of them together")
 
@@ -128,7 +170,183 @@ class Laplace:
         return cls(fields["sensitivity"], fields["largest"], Fraction(fields["scale"]))
 
 
-Event: TypeAlias = Gaussian | Laplace
+@dataclass(frozen=True, slots=True)
+class AboveThreshold:
+    """Gates: which of some whole numbers, asked one by one, reach a noisy threshold.
+
+    Each number moves by at most `sensitivity`. A run has threshold noise of `threshold_scale`,
+    fresh noise of `query_scale` at every question, and ends with its `positives`-th "above"; there
+    are `runs` of them, one after another. `monotone`: all numbers move the same way.
+    """
+
+    sensitivity: int
+    threshold_scale: Fraction
+    query_scale: Fraction
+    positives: int = 1
+    runs: int = 1
+    monotone: bool = False
+    noise: GateNoise = "exponential"
+
+    def __post_init__(self) -> None:
+        for name in ("sensitivity", "positives", "runs"):
+            check_integer(name, getattr(self, name))
+        check_fraction("threshold_scale", self.threshold_scale)
+        check_fraction("query_scale", self.query_scale)
+        if type(self.monotone) is not bool or self.noise not in get_args(GateNoise):
+            raise ValueError(f"not a gate: {self.monotone!r}, {self.noise!r}")
+
+    @property
+    def loss(self) -> tuple[Fraction, Fraction]:
+        """What a run costs in pure epsilon, and how long the interval of its losses is."""
+        once = self.sensitivity / self.threshold_scale
+        each = self.positives * self.sensitivity / self.query_scale
+        if self.monotone:
+            return once + each, once + 2 * each
+        return once + 2 * each, 2 * (once + 2 * each)
+
+    @property
+    def rho(self) -> int:
+        return math.ceil(self.runs * PICO * within(*self.loss))
+
+    @property
+    def epsilon(self) -> int:
+        return math.ceil(PICO * self.runs * self.loss[0])
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "event": "above_threshold",
+            "version": VERSION,
+            "sensitivity": self.sensitivity,
+            "threshold_scale": str(self.threshold_scale),
+            "query_scale": str(self.query_scale),
+            "positives": self.positives,
+            "runs": self.runs,
+            "monotone": self.monotone,
+            "noise": self.noise,
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> AboveThreshold:
+        _check_kind(fields, "above_threshold")
+        return cls(
+            fields["sensitivity"],
+            Fraction(fields["threshold_scale"]),
+            Fraction(fields["query_scale"]),
+            fields["positives"],
+            fields["runs"],
+            fields["monotone"],
+            fields["noise"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyMax:
+    """The index of the largest of some whole numbers with exponential noise of `scale`.
+
+    Each number moves by at most `sensitivity`; `monotone`: all move the same way.
+    """
+
+    sensitivity: int
+    scale: Fraction
+    monotone: bool = False
+
+    def __post_init__(self) -> None:
+        _check_selection(self)
+
+    @property
+    def rho(self) -> int:
+        pure = _selected(self)
+        return math.ceil(PICO * within(pure, 2 * pure))
+
+    @property
+    def epsilon(self) -> int:
+        return math.ceil(PICO * _selected(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        return _selection(self, "noisy_max")
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> NoisyMax:
+        _check_kind(fields, "noisy_max")
+        return cls(fields["sensitivity"], Fraction(fields["scale"]), fields["monotone"])
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """The exponential mechanism over whole-number scores: an index with P(i) ~ exp(v_i / scale).
+
+    Each score moves by at most `sensitivity`; `monotone`: all move the same way.
+    """
+
+    sensitivity: int
+    scale: Fraction
+    monotone: bool = False
+
+    def __post_init__(self) -> None:
+        _check_selection(self)
+
+    @property
+    def rho(self) -> int:
+        pure = _selected(self)
+        return math.ceil(PICO * within(pure, pure))
+
+    @property
+    def epsilon(self) -> int:
+        return math.ceil(PICO * _selected(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        return _selection(self, "exponential")
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Exponential:
+        _check_kind(fields, "exponential")
+        return cls(fields["sensitivity"], Fraction(fields["scale"]), fields["monotone"])
+
+
+Law: TypeAlias = Gaussian | Laplace  # of noise on whole numbers that are released
+Selection: TypeAlias = NoisyMax | Exponential
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """A measurement, then `times` rounds of a selection and a measurement that it decides on.
+
+    They compose adaptively: the prices in rho add up (Bun, Steinke 2016, lemma 2.3).
+    """
+
+    first: Gaussian
+    pick: Exponential
+    each: Gaussian
+    times: int
+
+    def __post_init__(self) -> None:
+        check_integer("times", self.times)
+
+    @property
+    def rho(self) -> int:
+        return self.first.rho + self.times * (self.pick.rho + self.each.rho)
+
+    @property
+    def epsilon(self) -> None:
+        """Gaussian noise has no pure epsilon."""
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        parts = {name: getattr(self, name).to_dict() for name in ("first", "pick", "each")}
+        return {"event": "rounds", "version": VERSION, **parts, "times": self.times}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Rounds:
+        _check_kind(fields, "rounds")
+        return cls(
+            Gaussian.from_dict(fields["first"]),
+            Exponential.from_dict(fields["pick"]),
+            Gaussian.from_dict(fields["each"]),
+            fields["times"],
+        )
+
+
+Event: TypeAlias = Law | AboveThreshold | Selection | Rounds
 
 
 def from_dict(fields: Mapping[str, Any]) -> Event:
@@ -138,35 +356,38 @@ def from_dict(fields: Mapping[str, Any]) -> Event:
             return Gaussian.from_dict(fields)
         case "laplace":
             return Laplace.from_dict(fields)
+        case "above_threshold":
+            return AboveThreshold.from_dict(fields)
+        case "noisy_max":
+            return NoisyMax.from_dict(fields)
+        case "exponential":
+            return Exponential.from_dict(fields)
+        case "rounds":
+            return Rounds.from_dict(fields)
         case other:
             raise ValueError(f"no event is called {other!r}")
 
 
-def shifted(moved: int, scale: Fraction) -> float:
-    """f(moved): the cost in rho of one coordinate with Laplace noise; not in pico; rounded up.
-
-    With y = 1/b and g = 2q (1 - q^d) / (1 - q^2), each of the quantities below is within a few
-    units of 2^-53 of its true value, and an error in y moves exp(-y) or 1 - exp(-d y) by no more
-    than itself: g <= d is within 2^-49 d. Adding 2^-48 d outweighs that and its own rounding.
-    """
-    y, d = float(1 / scale), float(moved)
-    if d == 0.0:
-        return 0.0
-    g = 2.0 * math.exp(-y) * math.expm1(-d * y) / math.expm1(-2.0 * y)
-    return (d - g + d * 2**-48) * y * (1 + 2**-50)
+def _selected(event: Selection) -> Fraction:
+    """The pure epsilon of a selection."""
+    return (1 if event.monotone else 2) * event.sensitivity / event.scale
 
 
-def _check_integer(name: str, value: object) -> None:
-    if type(value) is not int or not 0 < value < 1 << 127:
-        raise ValueError(f"{name} is a positive integer of at most 127 bits, not {value!r}")
+def _selection(event: Selection, name: str) -> dict[str, Any]:
+    return {
+        "event": name,
+        "version": VERSION,
+        "sensitivity": event.sensitivity,
+        "scale": str(event.scale),
+        "monotone": event.monotone,
+    }
 
 
-def _check_fraction(name: str, value: object) -> None:
-    inside = type(value) is Fraction and (
-        value.denominator <= value.numerator << 64 and value.numerator <= value.denominator << 128
-    )
-    if not inside:
-        raise ValueError(f"{name} is a fraction between 2^-64 and 2^128, not {value!r}")
+def _check_selection(event: Selection) -> None:
+    check_integer("sensitivity", event.sensitivity)
+    check_fraction("scale", event.scale)
+    if type(event.monotone) is not bool:
+        raise ValueError(f"monotone is true or false, not {event.monotone!r}")
 
 
 def _check_kind(fields: Mapping[str, Any], name: str) -> None:

@@ -204,7 +204,9 @@ class Footprint:
     @classmethod
     def constant(cls, price: Price) -> Footprint:
         """The footprint of a release that costs everybody `price`."""
-        return cls(Loss(price.rho), None if price.epsilon is None else Loss(price.epsilon))
+        epsilon = price.epsilon
+        most = None if epsilon is None else Loss(min(epsilon, LIMIT))
+        return cls(Loss(min(price.rho, LIMIT)), most)  # no purse holds more
 
     @functools.cached_property
     def text(self) -> str:

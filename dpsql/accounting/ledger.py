@@ -45,6 +45,7 @@ from dpsql.accounting.refusals import Regranted, excess, require_room
 from dpsql.accounting.releases import Releases
 from dpsql.accounting.shelf import book_at
 from dpsql.accounting.states import Known, States, Trial
+from dpsql.accounting.synopses import Synopses
 from dpsql.errors import BudgetExceeded, LedgerError
 
 T = TypeVar("T")
@@ -72,8 +73,9 @@ class Ledger:
         self._book = book
         self._guard = guarded(book, witness)
         self._states = States()
-        self.releases = Releases(book)
+        self.releases = Releases(book, self._guard.seal)
         self.reads = Reads(book, self._logged, self._states)
+        self.synopses = Synopses(book, self._write)
 
     @classmethod
     def open(
@@ -191,6 +193,7 @@ class Ledger:
         people: str = "",
         grant: Grant | None = None,
         token: str = "",
+        also: Callable[[Page, int], None] | None = None,
     ) -> Receipt:
         """Take what `event` costs from all purses that pay, for good when this returns.
 
@@ -198,7 +201,8 @@ class Ledger:
         largest loss of a person; without one it is the event's price, as if it concerned everybody.
         `people` says whose losses these are: under which neighbouring relation, and of which unit;
         losses of different people are never added. `grant` is the one that the event was chosen
-        under; by a random `token` the charge is told from all others. Raises NoGrant,
+        under; by a random `token` the charge is told from all others; `also` writes on the page
+        what belongs to the charge, whose number it is given. Raises NoGrant,
         BudgetExceeded, UsageError for other people than those of the dataset's earlier charges, or
         Regranted where another grant is in force now, and then nothing is charged. After another
         LedgerError or an interrupt the charge may stand (`balance` tells), and nothing may be
@@ -234,25 +238,13 @@ class Ledger:
                 page.put(purse)
                 after.append(payers.Payer(purse, payer.grant))
                 payments.append(Payment(purse.user, before.spent, step.after, step.exact))
-            page.append(
-                Entry(
-                    seq,
-                    at,
-                    "charge",
-                    user,
-                    dataset,
-                    payments[0].before,
-                    payments[0].after,
-                    statement=text,
-                    event=written,
-                    price=price,
-                    payments=tuple(payments),
-                    footprint=told,
-                    snapshot=snapshot if told else "",
-                    people=first_of,
-                    token=token,
-                )
-            )
+            page.append(Entry(
+                seq, at, "charge", user, dataset, payments[0].before, payments[0].after,
+                statement=text, event=written, price=price, payments=tuple(payments),
+                footprint=told, snapshot=snapshot if told else "", people=first_of, token=token,
+            ))  # fmt: skip
+            if also is not None:
+                also(page, seq)
             return Receipt(_rise(price, paying, after, steps), seq), known
 
         receipt, known = self._logged(change)
@@ -348,6 +340,10 @@ class Ledger:
         """The users in `group`, by name."""
         check_names(group, dataset)
         return self._book.read(lambda page: members.members(page, group, dataset))
+
+    def groups(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        """The users in each group that has any, by group and dataset."""
+        return self._book.read(members.groups)
 
     def log(self, user: str | None = None, dataset: str | None = None) -> Iterator[Entry]:
         """All entries, oldest first, or those that concern a user, a group or a dataset."""

@@ -35,8 +35,15 @@ def leave(page: Page, user: str, group: str, dataset: str) -> Purse:
     return purse
 
 
+def groups(page: Page) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The users in each group that has any, by group and dataset."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for purse in page.purses():
+        for group in purse.groups:
+            found.setdefault((group, purse.dataset), []).append(purse.user)
+    return {name: tuple(users) for name, users in found.items()}
+
+
 def members(page: Page, group: str, dataset: str) -> tuple[str, ...]:
     """The users in `group`, by name."""
-    return tuple(
-        purse.user for purse in page.purses() if purse.dataset == dataset and group in purse.groups
-    )
+    return groups(page).get((group, dataset), ())

@@ -14,6 +14,7 @@ from dpsql.errors import LedgerError
 T = TypeVar("T")
 Kept: TypeAlias = "dict[tuple[str, ...] | int, Purse | Entry | bytes]"
 
+SYNOPSIS = "synopsis"  # with its dataset and name
 RELEASE = "release"  # with the name, seq and columns of what is kept
 STATE = "state"  # of a purse, kept under this and its names
 NEWEST = 0  # the newest entry is kept under its own seq, which is at least 1, and under this
@@ -109,6 +110,9 @@ class _MemoryPage:
                 found.append(entry)
         return [entry for entry in found if any(p.purse == user for p in entry.payments)]
 
+    def noted(self, user: str, dataset: str, after: int, note: str) -> Sequence[Entry]:
+        return [found for found in self.footprints(user, dataset, after) if found.note == note]
+
     def state(self, user: str, dataset: str) -> bytes | None:
         found = self._kept.get((STATE, user, dataset))
         return found if isinstance(found, bytes) else None
@@ -157,6 +161,33 @@ class _MemoryPage:
             if key[4] == str(seq) and isinstance(value, bytes):
                 return value
         return None
+
+    def kept(self) -> Iterator[tuple[str, str, str, int, bytes]]:
+        for key, value in self._kept.items():
+            if isinstance(key, tuple) and len(key) == 6 and isinstance(value, bytes):
+                _, user, dataset, snapshot, seq, _ = key
+                yield user, dataset, snapshot, int(seq), value
+
+    def put_synopsis(self, dataset: str, name: str, body: str | None) -> None:
+        self.changes[SYNOPSIS, SYNOPSIS, dataset, name] = (body or "").encode()
+        self.changes[SYNOPSIS, dataset, name] = b""
+
+    def synopses(self, dataset: str) -> Sequence[str]:
+        kept = {**self._kept, **self.changes}
+        found = {
+            key[3]: body.decode()
+            for key, body in kept.items()
+            if isinstance(key, tuple) and len(key) == 4 and key[1:3] == (SYNOPSIS, dataset)
+            if isinstance(body, bytes)
+        }
+        return [body for _, body in sorted(found.items()) if body]
+
+    def put_fit(self, dataset: str, name: str, fit: bytes) -> None:
+        self.changes[SYNOPSIS, dataset, name] = fit
+
+    def fit(self, dataset: str, name: str) -> bytes | None:
+        found = self._kept.get((SYNOPSIS, dataset, name))
+        return found if isinstance(found, bytes) and found else None
 
     def _released(self, name: Name) -> Iterator[tuple[str, ...]]:
         """The keys of what was released on a dataset and snapshot, to anybody."""

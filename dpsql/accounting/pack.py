@@ -15,6 +15,8 @@ Tree: TypeAlias = "dict[str, Any] | list[Any] | NDArray[np.int64] | str | int | 
 _MARK = "array"
 _WORD = np.dtype("<i8")
 _LEVEL = 1  # of compression: most of the time is the disk's
+_SMALL = 1 << 10  # bytes that are not compressed: they fit a page of the ledger anyway
+_PLAIN = b"\0"  # before these; no stream of zlib begins so
 
 
 def pack(tree: Tree) -> bytes:
@@ -28,7 +30,10 @@ def pack(tree: Tree) -> bytes:
         return {_MARK: array.shape}
 
     text = json.dumps(tree, separators=(",", ":"), default=mark).encode()
-    return compressed(struct.pack("<I", len(text)) + text + b"".join(arrays), _LEVEL)
+    data = struct.pack("<I", len(text)) + text + b"".join(arrays)
+    if len(data) >= _SMALL:
+        return compressed(data, _LEVEL)
+    return _PLAIN + struct.pack("<I", zlib.crc32(data)) + data
 
 
 def compressed(data: bytes, level: int) -> bytes:
@@ -44,11 +49,18 @@ def compressed(data: bytes, level: int) -> bytes:
 def unpack(data: bytes) -> Any:
     """What `pack` was given. Raises ValueError for other bytes."""
     try:
-        raw = zlib.decompress(data)
+        raw = _checked(data) if data[:1] == _PLAIN else zlib.decompress(data)
         (length,) = struct.unpack_from("<I", raw)
         return _whole(json.loads(raw[4 : 4 + length]), raw, [4 + length])
     except (zlib.error, struct.error, KeyError, TypeError):
         raise ValueError("not packed by dpsql") from None
+
+
+def _checked(data: bytes) -> bytes:
+    raw = data[len(_PLAIN) + 4 :]
+    if struct.unpack_from("<I", data, len(_PLAIN)) != (zlib.crc32(raw),):
+        raise ValueError("not packed by dpsql")
+    return raw
 
 
 def _whole(tree: Any, raw: bytes, at: list[int]) -> Any:

@@ -162,6 +162,11 @@ def remedy(grant: Grant) -> str:
     return f" (the dataset's cap; the owner moves it: {_cap(grant.dataset)})"
 
 
+def grant_more(grant: Grant) -> str:
+    """The command that raises a grant."""
+    return f"{_command('grant', grant.user, grant.dataset)} --epsilon E"
+
+
 def _cap(dataset: str) -> str:
     return f"dpsql budget cap DB --epsilon E --dataset {shlex.quote(dataset)}"
 

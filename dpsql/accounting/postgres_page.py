@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -25,6 +26,15 @@ from dpsql.errors import LedgerError
 
 Link: TypeAlias = "Connection[TupleRow]"
 
+SYNOPSIS = """
+CREATE TABLE IF NOT EXISTS dpsql_synopsis (
+  dataset TEXT COLLATE "C" NOT NULL,
+  name TEXT COLLATE "C" NOT NULL,
+  body TEXT NOT NULL,
+  fit BYTEA,
+  PRIMARY KEY (dataset, name)
+)
+"""
 SCHEMA = """
 CREATE TABLE dpsql_meta (
   one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -153,11 +163,22 @@ class PostgresPage:
         return self._unread.one(lambda row: Tip(*row), rows[0]) if rows else None
 
     def footprints(self, user: str, dataset: str, after: int) -> Sequence[Entry]:
+        return self._footprints(user, dataset, after, "", ())
+
+    def noted(self, user: str, dataset: str, after: int, note: str) -> Sequence[Entry]:
+        found = self._footprints(
+            user, dataset, after, "AND strpos(e.more, %s) > 0", (json.dumps(note),)
+        )
+        return [entry for entry in found if entry.note == note]
+
+    def _footprints(
+        self, user: str, dataset: str, after: int, which: str, values: tuple[str, ...]
+    ) -> Sequence[Entry]:
         columns = ", ".join(f'e."{name}"' for name in ENTRY)
         rows = self._rows(
             f"SELECT {columns} FROM dpsql_paid p JOIN dpsql_entry e USING (seq)"
-            ' WHERE p."user" = %s AND p.dataset = %s AND p.seq > %s ORDER BY p.seq',
-            (user, dataset, after),
+            f' WHERE p."user" = %s AND p.dataset = %s AND p.seq > %s {which} ORDER BY p.seq',
+            (user, dataset, after, *values),
         )
         return self._unread.entries_of(_entry, rows)
 
@@ -234,6 +255,49 @@ class PostgresPage:
             (seq, *name[1:], name[0]),
         )
         return bytes(rows[0][0]) if rows else None
+
+    def kept(self) -> Iterator[tuple[str, str, str, int, bytes]]:
+        rows = self._rows('SELECT "user", dataset, snapshot, seq, stored FROM dpsql_release', ())
+        for *place, seq, stored in rows:
+            user, dataset, snapshot = map(str, place)
+            if isinstance(seq, int) and isinstance(stored, bytes):
+                yield user, dataset, snapshot, seq, stored
+
+    def put_synopsis(self, dataset: str, name: str, body: str | None) -> None:
+        self._connection.execute(SYNOPSIS)
+        self._connection.execute(
+            "DELETE FROM dpsql_synopsis WHERE dataset = %s AND name = %s", (dataset, name)
+        )
+        if body is not None:
+            self._connection.execute(
+                "INSERT INTO dpsql_synopsis VALUES (%s, %s, %s, NULL)", (dataset, name, body)
+            )
+
+    def synopses(self, dataset: str) -> Sequence[str]:
+        if not self._has_synopses:
+            return []
+        rows = self._rows(
+            "SELECT body FROM dpsql_synopsis WHERE dataset = %s ORDER BY name", (dataset,)
+        )
+        return [str(body) for (body,) in rows]
+
+    def put_fit(self, dataset: str, name: str, fit: bytes) -> None:
+        self._connection.execute(
+            "UPDATE dpsql_synopsis SET fit = %s WHERE dataset = %s AND name = %s",
+            (fit, dataset, name),
+        )
+
+    def fit(self, dataset: str, name: str) -> bytes | None:
+        if not self._has_synopses:
+            return None
+        rows = self._rows(
+            "SELECT fit FROM dpsql_synopsis WHERE dataset = %s AND name = %s", (dataset, name)
+        )
+        return None if not rows or rows[0][0] is None else bytes(rows[0][0])
+
+    @property
+    def _has_synopses(self) -> bool:
+        return self._rows("SELECT to_regclass('dpsql_synopsis')", ())[0][0] is not None
 
     def _rows(self, sql: str, values: tuple[object, ...]) -> list[Any]:
         return self._connection.execute(sql, values).fetchall()

@@ -371,7 +371,7 @@ class Entry:
 
 
 def _number(value: object, name: str) -> float:
-    """The finite float that `value` is."""
+    """The finite float that `value` is; 0 without a sign, as books give it back."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UsageError(f"{name} is {value!r}; write a number, such as {name}=1e-6")
     try:
@@ -380,4 +380,4 @@ def _number(value: object, name: str) -> float:
         number = math.inf
     if not math.isfinite(number):
         raise UsageError(f"{name} is {number!r}; write a finite number")
-    return number
+    return number + 0.0

@@ -3,8 +3,9 @@
 A release was charged to whoever asked and, once and for all, to the cap of the dataset: what all
 users know together does not grow when another of them reads it. What that one knows does, so the
 reader's own purse, and those of its groups, pay its footprint as if it were released now. The log
-tells of each reading, like of a charge, with a note of the entry that was read; the purses that
-paid for that one do not pay again.
+tells of each reading, like of a charge, with a note of the entry that was read. Purses that paid
+for that one, and groups that paid for a member's reading of it, do not pay again: what a purse
+bounds is what its holders learn together, and they knew the release already.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Reads:
                         payments[0].before, payments[0].after, statement=text,
                         event=source.event, price=price, payments=tuple(payments),
                         footprint=source.footprint, snapshot=source.snapshot,
-                        token=token, note=f"reads entry {seq}",
+                        token=token, note=_note(seq),
                     )
                 )  # fmt: skip
             return Receipt(step.rise, number if payments else seq)
@@ -106,7 +107,7 @@ class Reads:
         due: list[tuple[payers.Payer, Price, Trial | None]] = []
         after = []
         for payer in paying:
-            if payer is paying[-1] or payer.purse.user in paid:
+            if payer is paying[-1] or payer.purse.user in paid or _knows(page, user, payer, source):
                 after.append(payer)
                 continue
             spent = payer.purse.spent + price
@@ -132,6 +133,23 @@ class _Step:
     source: Entry
     rise: Rise
     due: list[tuple[payers.Payer, Price, Trial | None]]
+
+
+def _note(seq: int) -> str:
+    return f"reads entry {seq}"
+
+
+def _knows(page: Page, user: str, payer: payers.Payer, source: Entry) -> bool:
+    """Whether a group's purse has paid the footprint of an entry when a member read it."""
+    purse = payer.purse
+    if purse.user == user or not source.footprint:
+        return False
+    read = page.noted(purse.user, purse.dataset, source.seq, _note(source.seq))
+    return any(
+        (found.kind, found.footprint, found.snapshot)
+        == ("charge", source.footprint, source.snapshot)
+        for found in read
+    )
 
 
 def _footprint(source: Entry) -> Footprint:

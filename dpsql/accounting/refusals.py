@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+
 from dpsql.accounting.convert import epsilon_of
-from dpsql.accounting.payers import called, remedy
+from dpsql.accounting.events import PICO
+from dpsql.accounting.payers import called, grant_more, remedy
 from dpsql.accounting.purse import EVERYBODY, LIMIT, Balance, Grant, Price, difference, ones
 from dpsql.errors import BudgetExceeded, LedgerError
+
+DIGITS = 4  # of a price in a message
 
 
 class Regranted(LedgerError):
@@ -35,21 +40,45 @@ def excess(grant: Grant, spent: Price, price: Price, after: Price) -> str:
                 f"release has no pure ε, and the grant of {who} is pure (δ=0)"
                 f"{aside}: use the laplace backend; nothing was charged"
             )
-        alone = f" (alone {ones(price.epsilon)})" if charged.epsilon < price.epsilon else ""
+        cost, left = _up(charged.epsilon), _down(balance.left_epsilon)
+        alone = f" (alone {_up(price.epsilon)})" if charged.epsilon < price.epsilon else ""
         return (
-            f"release costs ε={ones(charged.epsilon)}{alone}, {who} {has}"
-            f" ε={ones(balance.left_epsilon)} left of {ones(grant.epsilon_pico)}"
-            f" (pure, δ=0){aside}; nothing was charged"
+            f"release costs ε={cost}{alone}, {who} {has} ε={left} left of {grant.epsilon:g}"
+            f" (pure, δ=0){aside}; nothing was charged{_way_out(grant, balance)}"
         )
-    alone = f" (alone ρ={ones(price.rho)})" if charged.rho < price.rho else ""
+    cost, left = _up(charged.rho), _down(balance.left_rho)
+    alone = f" (alone ρ={_up(price.rho)})" if charged.rho < price.rho else ""
     return (
-        f"release costs {_shown(charged.rho, grant)}{alone}, {who} {has}"
-        f" {_shown(balance.left_rho, grant)} left of ρ={ones(grant.rho)} (ε={grant.epsilon:g})"
-        f" at δ={grant.delta:g}{aside}; nothing was charged"
+        f"release costs ρ={cost}{_as_epsilon(charged.rho, grant)}{alone}, {who} {has}"
+        f" ρ={left}{_as_epsilon(balance.left_rho, grant)} left of ρ={_down(grant.rho)}"
+        f" (ε={grant.epsilon:g}) at δ={grant.delta:g}{aside}; nothing was charged"
+        f"{_way_out(grant, balance)}"
     )
 
 
-def _shown(rho: int, grant: Grant) -> str:
-    """A cost in rho and, unless it is beyond all grants, in epsilon."""
-    aside = f" (ε={epsilon_of(rho, grant.delta):.3g})" if rho <= LIMIT else ""
-    return f"ρ={ones(rho)}{aside}"
+def _way_out(grant: Grant, balance: Balance) -> str:
+    """What can still be done with an own purse."""
+    if grant.user == EVERYBODY:
+        return ""
+    left, unit = (balance.left_epsilon, "ε") if grant.pure else (balance.left_rho, "ρ")
+    more = f"the owner can grant more: {grant_more(grant)}"
+    return f"; a price up to {unit}={_down(left)} can be paid, or {more}" if left else f"; {more}"
+
+
+def _as_epsilon(rho: int, grant: Grant) -> str:
+    """A cost in epsilon, unless it is beyond all grants."""
+    return f" (ε={epsilon_of(rho, grant.delta):.3g})" if rho <= LIMIT else ""
+
+
+def _up(pico: int) -> str:
+    return _rounded(pico, ROUND_CEILING)
+
+
+def _down(pico: int) -> str:
+    return _rounded(pico, ROUND_FLOOR)
+
+
+def _rounded(pico: int, rounding: str) -> str:
+    """With a few digits: a cost upwards, what is left downwards, so that they stay apart."""
+    context = Context(prec=DIGITS, rounding=rounding)
+    return f"{context.divide(Decimal(pico), Decimal(PICO)).normalize(context):f}"

@@ -1,8 +1,9 @@
 """Releases kept in the ledger's book, beside the charges that paid for them.
 
 They are named by who asked, the dataset and the snapshot of its rows, so a release never answers
-for another state of the data. Whatever is damaged or cannot be read counts as not kept: an answer
-is then bought again, and nothing is lost but budget.
+for another state of the data. Whatever is damaged, was changed or moved by somebody without the
+ledger's key, or cannot be read counts as not kept: an answer is then bought again, and nothing is
+lost but budget.
 """
 
 from __future__ import annotations
@@ -12,18 +13,23 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.book import Book, Name, Page
+from dpsql.accounting.seal import Seal
+from dpsql.accounting.vouch import opened, sealed
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from dpsql.accounting.stored import Stored
+    from dpsql.accounting.told import Told
+
+_GATES = "gates of "  # before the snapshot: no measurement is looked for there
 
 
 class Releases:
     """What was released, to be used again."""
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, book: Book, seal: Seal) -> None:
+        self._book, self._seal = book, seal
         self._kept: Counter[str] = Counter()  # by this process, of each user
         self._version: object = None  # of the book, when a user's own were looked for last
         self._paid: dict[tuple[str, int], int] = {}
@@ -44,7 +50,8 @@ class Releases:
     def keep(self, name: Name, seq: int, stored: Stored) -> None:
         """Keep what charge `seq` released. Raises LedgerError."""
         self._kept[name[0]] += 1
-        columns, data = json.dumps(list(stored.columns)), stored.to_bytes()
+        columns = json.dumps(list(stored.columns))
+        data = sealed(self._seal, (*name[1:], seq), name[0], stored.to_bytes())
         self._book.note(lambda page: page.put_release(name, seq, columns, data))
 
     def listed(
@@ -66,17 +73,46 @@ class Releases:
                 continue
         return found
 
-    def read(self, name: Name, seq: int) -> Stored | None:
-        """What charge `seq` released; None where that is lost."""
-        data = self._book.read(lambda page: page.release(name, seq))
-        if data is None:
+    def read(self, name: Name, seq: int, *, others: bool) -> Stored | None:
+        """What charge `seq` released; None where that is lost.
+
+        To the user, or to any of all `others`.
+        """
+        kept = self._book.read(lambda page: page.release(name, seq))
+        found = opened(self._seal, (*name[1:], seq), kept)
+        if found is None or not (others or found[0] == name[0]):
             return None
         from dpsql.accounting.stored import Stored
 
         try:
-            return Stored.from_bytes(data)
+            return Stored.from_bytes(found[1])
         except ValueError:
             return None
+
+    def tell(self, name: Name, seq: int, told: Told) -> None:
+        """Keep what the gate that charge `seq` paid for said. Raises LedgerError."""
+        asked, (user, dataset, snapshot) = json.dumps([told.question]), name
+        there = (user, dataset, _GATES + snapshot)
+        data = sealed(self._seal, (*there[1:], seq), user, told.to_bytes())
+        self._book.note(lambda page: page.put_release(there, seq, asked, data))
+
+    def told(self, name: Name, question: str) -> Iterator[Told]:
+        """What gates said of a question, the newest first."""
+        from dpsql.accounting.told import Told
+
+        user, dataset, snapshot = name
+        there, asked = (user, dataset, _GATES + snapshot), json.dumps([question])
+        listed = self._book.read(lambda page: page.releases(there, 0))
+        found = sorted((seq for seq, columns in listed if columns == asked), reverse=True)
+        kept = self._book.read(lambda page: [page.release(there, seq) for seq in found])
+        for seq, data in zip(found, kept, strict=True):
+            known = opened(self._seal, (*there[1:], seq), data)
+            if known is None or known[0] != user:
+                continue
+            try:
+                yield Told.from_bytes(known[1])
+            except ValueError:  # damaged: it counts as not kept
+                continue
 
     def paid(self, seqs: Sequence[int], purse: str) -> dict[int, int]:
         """What each of some charges took from a purse, in pico of rho.

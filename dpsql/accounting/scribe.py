@@ -52,6 +52,9 @@ class Scribe:
     def footprints(self, user: str, dataset: str, after: int) -> Sequence[Entry]:
         return self._page.footprints(user, dataset, after)
 
+    def noted(self, user: str, dataset: str, after: int, note: str) -> Sequence[Entry]:
+        return self._page.noted(user, dataset, after, note)
+
     def state(self, user: str, dataset: str) -> bytes | None:
         return self._page.state(user, dataset)
 
@@ -81,6 +84,21 @@ class Scribe:
 
     def release(self, name: Name, seq: int) -> bytes | None:
         return self._page.release(name, seq)
+
+    def kept(self) -> Iterator[tuple[str, str, str, int, bytes]]:
+        return self._page.kept()
+
+    def put_synopsis(self, dataset: str, name: str, body: str | None) -> None:
+        self._page.put_synopsis(dataset, name, body)
+
+    def synopses(self, dataset: str) -> Sequence[str]:
+        return self._page.synopses(dataset)
+
+    def put_fit(self, dataset: str, name: str, fit: bytes) -> None:
+        self._page.put_fit(dataset, name, fit)
+
+    def fit(self, dataset: str, name: str) -> bytes | None:
+        return self._page.fit(dataset, name)
 
     def put(self, purse: Purse) -> None:
         before = self.purse(purse.user, purse.dataset)

@@ -6,6 +6,7 @@ pico are INTEGER. The tables of a format never change their meaning.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -77,6 +78,16 @@ CREATE TABLE entry (
 );
 """
 
+SYNOPSIS = """
+CREATE TABLE IF NOT EXISTS synopsis (               -- made with the first one
+  dataset TEXT NOT NULL,
+  name TEXT NOT NULL,
+  body TEXT NOT NULL,                               -- JSON
+  fit BLOB,                                         -- what was fitted to it
+  PRIMARY KEY (dataset, name)
+)
+"""
+
 UPGRADE = (  # from the first format: the log gets its seal when it is opened
     "ALTER TABLE purse ADD COLUMN more TEXT",
     "ALTER TABLE entry RENAME TO entry1",
@@ -108,6 +119,16 @@ def _text(content: bytes) -> str | bytes:
         return content.decode()
     except UnicodeDecodeError:
         return content
+
+
+def _insert(into: str, columns: int) -> str:
+    return f"{into} VALUES ({', '.join('?' * columns)})"
+
+
+_PUT_PURSE = _insert("INSERT OR REPLACE INTO purse", len(PURSE))
+_PUT_STATE = _insert("INSERT OR REPLACE INTO state", 4)
+_APPEND = _insert("INSERT INTO entry", len(ENTRY))
+_PUT_RELEASE = _insert("INSERT OR IGNORE INTO release", 6)
 
 
 class SqlitePage:
@@ -158,11 +179,22 @@ class SqlitePage:
         return self._unread.one(lambda row: Tip(*row), rows[0]) if rows else None
 
     def footprints(self, user: str, dataset: str, after: int) -> Sequence[Entry]:
+        return self._footprints(user, dataset, after, "", ())
+
+    def noted(self, user: str, dataset: str, after: int, note: str) -> Sequence[Entry]:
+        found = self._footprints(
+            user, dataset, after, "AND instr(entry.more, ?)", (json.dumps(note),)
+        )
+        return [entry for entry in found if entry.note == note]
+
+    def _footprints(
+        self, user: str, dataset: str, after: int, which: str, values: tuple[str, ...]
+    ) -> Sequence[Entry]:
         columns = ", ".join(f"entry.{name}" for name in ENTRY)
         rows = self._rows(
             f"SELECT {columns} FROM paid JOIN entry USING (seq)"
-            " WHERE paid.user = ? AND paid.dataset = ? AND paid.seq > ? ORDER BY paid.seq",
-            (user, dataset, after),
+            f" WHERE paid.user = ? AND paid.dataset = ? AND paid.seq > ? {which} ORDER BY paid.seq",
+            (user, dataset, after, *values),
         )
         return self._unread.entries_of(entry_of_row, rows)
 
@@ -171,7 +203,7 @@ class SqlitePage:
         return bytes(rows[0][0]) if rows and isinstance(rows[0][0], bytes) else None
 
     def put_state(self, user: str, dataset: str, seq: int, state: bytes) -> None:
-        self._insert("INSERT OR REPLACE INTO state", (user, dataset, seq, state))
+        self._connection.execute(_PUT_STATE, (user, dataset, seq, state))
 
     def forgive(self) -> list[str]:
         self._unread.forgiving = True
@@ -199,10 +231,10 @@ class SqlitePage:
         return str(rows[0][0]) if rows else ""
 
     def put(self, purse: Purse) -> None:
-        self._insert("INSERT OR REPLACE INTO purse", purse_row(purse))
+        self._connection.execute(_PUT_PURSE, purse_row(purse))
 
     def append(self, entry: Entry) -> None:
-        self._insert("INSERT INTO entry", entry_row(entry))
+        self._connection.execute(_APPEND, entry_row(entry))
         self._connection.executemany(
             "INSERT OR REPLACE INTO paid VALUES (?, ?, ?)",
             [(purse, entry.dataset, entry.seq) for purse in paid(entry)],
@@ -210,7 +242,7 @@ class SqlitePage:
         self.appended = entry.seq
 
     def put_release(self, name: Name, seq: int, columns: str, stored: bytes) -> None:
-        self._insert("INSERT OR IGNORE INTO release", (*name, seq, columns, stored))
+        self._connection.execute(_PUT_RELEASE, (*name, seq, columns, stored))
 
     def releases(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
         return self._kept("user = ?", name, after)
@@ -234,8 +266,43 @@ class SqlitePage:
         )
         return bytes(rows[0][0]) if rows and isinstance(rows[0][0], bytes) else None
 
-    def _insert(self, into: str, row: tuple[object, ...]) -> None:
-        self._connection.execute(f"{into} VALUES ({', '.join('?' * len(row))})", row)
+    def kept(self) -> Iterator[tuple[str, str, str, int, bytes]]:
+        rows = self._connection.execute("SELECT user, dataset, snapshot, seq, stored FROM release")
+        for *place, seq, stored in rows:
+            user, dataset, snapshot = map(str, place)
+            if isinstance(seq, int) and isinstance(stored, bytes):
+                yield user, dataset, snapshot, seq, stored
+
+    def put_synopsis(self, dataset: str, name: str, body: str | None) -> None:
+        self._connection.execute(SYNOPSIS)
+        name_of = "WHERE dataset = ? AND name = ?"
+        self._connection.execute(f"DELETE FROM synopsis {name_of}", (dataset, name))
+        if body is not None:
+            row = (dataset, name, body, None)
+            self._connection.execute(_insert("INSERT INTO synopsis", 4), row)
+
+    def synopses(self, dataset: str) -> Sequence[str]:
+        if not self._has_synopses:
+            return []
+        rows = self._rows("SELECT body FROM synopsis WHERE dataset = ? ORDER BY name", (dataset,))
+        return [str(body) for (body,) in rows]
+
+    def put_fit(self, dataset: str, name: str, fit: bytes) -> None:
+        self._connection.execute(
+            "UPDATE synopsis SET fit = ? WHERE dataset = ? AND name = ?", (fit, dataset, name)
+        )
+
+    def fit(self, dataset: str, name: str) -> bytes | None:
+        if not self._has_synopses:
+            return None
+        rows = self._rows(
+            "SELECT fit FROM synopsis WHERE dataset = ? AND name = ?", (dataset, name)
+        )
+        return bytes(rows[0][0]) if rows and isinstance(rows[0][0], bytes) else None
+
+    @property
+    def _has_synopses(self) -> bool:
+        return bool(self._rows("SELECT 1 FROM sqlite_master WHERE name = 'synopsis'", ()))
 
     def _rows(self, sql: str, values: tuple[object, ...]) -> list[Any]:
         return self._connection.execute(sql, values).fetchall()

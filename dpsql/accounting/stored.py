@@ -18,7 +18,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.accounting.events import Event, Gaussian, Laplace
+from dpsql.accounting.chosen import Chosen
+from dpsql.accounting.events import Gaussian, Laplace, Law
 from dpsql.accounting.mixes import Mix
 from dpsql.accounting.pack import pack, unpack
 from dpsql.accounting.purse import whole
@@ -30,6 +31,10 @@ from dpsql.query.strategy import Residuals
 VERSION = 1
 MIXED, CELLS = 2, 3  # of releases that were measured through a strategy, on answers or on cells
 TABLED = 4  # and of those that were measured in residual tables
+CHOSEN = 5  # and of those that were measured in rounds
+SMALL = 6  # and of a small database that was chosen
+BESIDE = 7  # and of residual tables beside a strategy
+KINDS = 8  # and of residual tables that count different things
 _SAFE = 1 << 62
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -40,33 +45,57 @@ class Stored:
     """Families of queries with noise of one `law`, and the noisy value of each of their groups.
 
     `rests` are the charges whose releases the answer rested on as well, when it was given. Of what
-    was measured through a strategy the values are estimates as they were shown, and `mixes` or
-    `tabled` has what was measured; then the families are those of `tabled`, table by table.
+    was measured through a strategy the values are estimates as they were shown, and `mixes` and
+    `tabled` have what was measured, and `more` tables that count something else; the last families
+    are those of `tabled` and `more`, table by table. Of what was measured in rounds, each decided
+    on by those before, `picked` has the places of the queries that were chosen, among those that
+    were listed; it answers alone. So does what is known of the table beside a small database that
+    was `chosen`.
     """
 
     families: tuple[Family, ...]
-    law: Event
+    law: Law
     values: tuple[Ints, ...]
     rests: tuple[int, ...] = ()
     mixes: tuple[Mix, ...] = ()
     tabled: Tabled | None = None
+    picked: tuple[int, ...] | None = None
+    chosen: Chosen | None = None
+    more: tuple[Tabled, ...] = ()
 
     def __post_init__(self) -> None:
         for family, values in zip(self.families, self.values, strict=True):
             if values.shape != (len(family.origin),):
                 raise ValueError("a family has one value for each of its groups")
         if self.tabled is not None:
-            sizes = [math.prod(shape) for shape in self.tabled.shapes for _ in self.tabled.matrix]
-            if sizes != [len(values) for values in self.values]:
+            sizes = [math.prod(s) for kept in self.kinds for s in kept.shapes for _ in kept.matrix]
+            own = self.values[-len(sizes) :]
+            if sizes != [len(v) for v in own] or not (self.mixes or len(own) == len(self.values)):
                 raise ValueError("a table has a family for each of its weights")
+
+    @property
+    def apart(self) -> bool:
+        """Whether it is never fitted with other releases, and answers alone."""
+        return self.tabled is not None or self.picked is not None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns on which some query depends."""
         return tuple(sorted({name for family in self.families for name in family.classes}))
 
+    @property
+    def strategy(self) -> tuple[object, ...]:
+        """What tells its strategy from others for the same queries."""
+        found: list[object] = []
+        for mix in self.mixes:
+            cells = None if mix.cells is None else (mix.cells.shape, mix.cells.tobytes())
+            found += [mix.first, mix.matrix.tobytes(), cells, *(at.tobytes() for at in mix.places)]
+        if self.tabled is not None:
+            found += [self.tabled.sets, self.tabled.factors, self.tabled.matrix.tobytes()]
+        return tuple(found)
+
     @classmethod
-    def of(cls, workload: Workload, law: Event, answers: Sequence[NDArray[Any]]) -> Stored | None:
+    def of(cls, workload: Workload, law: Law, answers: Sequence[NDArray[Any]]) -> Stored | None:
         """What was measured; None for queries of too many cells or values beyond 64 bits."""
         kept, values = [], []
         for block, found, noisy in zip(workload.blocks, families(workload), answers, strict=True):
@@ -120,6 +149,30 @@ class Stored:
         except ValueError:
             return None
 
+    def beside(self, tabled: Stored) -> Stored:
+        """What was measured through a strategy or in residual tables, and beside it in others."""
+        return dataclasses.replace(
+            self,
+            families=self.families + tabled.families,
+            values=self.values + tabled.values,
+            tabled=self.tabled or tabled.tabled,
+            more=self.more + (() if self.tabled is None else tabled.kinds),
+        )
+
+    @property
+    def kinds(self) -> tuple[Tabled, ...]:
+        """All residual tables, those that count the same together."""
+        return () if self.tabled is None else (self.tabled, *self.more)
+
+    def of_tables(self) -> tuple[tuple[Family, ...], ...]:
+        """The families of each kind of residual tables, table by table."""
+        sizes = [len(kept.sets) * len(kept.matrix) for kept in self.kinds]
+        start, found = len(self.families) - sum(sizes), []
+        for size in sizes:
+            found.append(self.families[start : start + size])
+            start += size
+        return tuple(found)
+
     def to_bytes(self) -> bytes:
         """The release as a ledger keeps it."""
         listed = [
@@ -141,7 +194,14 @@ class Stored:
             version = MIXED if all(mix.cells is None for mix in self.mixes) else CELLS
             tree |= {"version": version, "mixes": [mix.to_list() for mix in self.mixes]}
         if self.tabled is not None:
-            tree |= {"version": TABLED, "tabled": self.tabled.to_list()}
+            version = BESIDE if self.mixes else TABLED
+            tree |= {"version": version, "tabled": self.tabled.to_list()}
+        if self.more:
+            tree |= {"version": KINDS, "more": [kept.to_list() for kept in self.more]}
+        if self.picked is not None:
+            tree |= {"version": CHOSEN, "picked": list(self.picked)}
+        if self.chosen is not None:
+            tree |= {"version": SMALL, "chosen": self.chosen.to_list()}
         return pack(tree)
 
     @classmethod
@@ -149,24 +209,28 @@ class Stored:
         """The release that `to_bytes` wrote. Raises ValueError for anything else."""
         tree = unpack(data)
         try:
-            if tree["version"] not in (VERSION, MIXED, CELLS, TABLED):
-                raise ValueError(f"not a release of version {VERSION} to {TABLED}")
+            if tree["version"] not in range(VERSION, KINDS + 1):
+                raise ValueError(f"not a release of version {VERSION} to {KINDS}")
             kept, values = [], []
             for columns, groups, weights, factor, origin, noisy in tree["families"]:
                 classes = {name: _codes(runs) for name, runs in columns}
                 kept.append(Family.of(classes, groups, weights, factor, origin))
                 values.append(noisy)
             rests = tuple(tree["rests"])
-            if not all(map(whole, rests)):
+            picked = tuple(tree["picked"]) if "picked" in tree else None
+            if not all(map(whole, (*rests, *(picked or ())))):
                 raise ValueError("not the charges that a release rests on")
             mixes = tuple(map(Mix.from_list, tree.get("mixes", ())))
             tabled = Tabled.from_list(tree["tabled"]) if "tabled" in tree else None
-            return cls(tuple(kept), _law(tree["noise"]), tuple(values), rests, mixes, tabled)
+            law = _law(tree["noise"])
+            chosen = Chosen.from_list(tree["chosen"]) if "chosen" in tree else None
+            more = tuple(map(Tabled.from_list, tree.get("more", ())))
+            return cls(tuple(kept), law, tuple(values), rests, mixes, tabled, picked, chosen, more)
         except (KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError):
             raise ValueError("not a release") from None
 
 
-def _noise(law: Event) -> list[Any]:
+def _noise(law: Law) -> list[Any]:
     """The noise of an event, without what it paid for."""
     match law:
         case Gaussian(variance=variance):
@@ -175,7 +239,7 @@ def _noise(law: Event) -> list[Any]:
             return ["laplace", str(scale)]
 
 
-def _law(tree: Sequence[str]) -> Event:
+def _law(tree: Sequence[str]) -> Law:
     match tree:
         case ["gaussian", text]:
             return Gaussian(1, Fraction(text))

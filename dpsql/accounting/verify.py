@@ -21,6 +21,7 @@ from dpsql.accounting.replay import Replay, called, larger, priced
 from dpsql.accounting.seal import Seal
 from dpsql.accounting.shelf import book_at
 from dpsql.accounting.states import States
+from dpsql.accounting.vouch import MARK, opened
 from dpsql.errors import LedgerError, UsageError
 
 
@@ -145,6 +146,12 @@ def _inspected(
         found += replay.differences({(purse.user, purse.dataset): purse for purse in purses})
         found += [problem for purse in purses if (problem := _unknown(page, purse))]
         found += replay.unpaid(page.paid())
+        found += [
+            f"what entry {seq} released to {user} was changed or moved: it answers nothing"
+            for user, dataset, snapshot, seq, kept in page.kept()
+            if kept.startswith(MARK)
+            and (opened(seal, (dataset, snapshot, seq), kept) or ("", b""))[0] != user
+        ]
         if not found and tip is not None and seal.state(purses) != tip.state:
             found.append("the purses are not those that the newest entry tells of")
     furthest = max((mark.seq for mark in marks), default=None)

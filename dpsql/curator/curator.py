@@ -1,9 +1,11 @@
 """Charge, look, noise: the only way from true counts to anything else.
 
-`measure` first has the engine see that every row can be read, whatever is asked, and tells nothing
-else of them; then the ledger records the price of the noise, durably; then it reads the counts;
-then it adds the noise. What goes wrong after the charge is an InternalError or a SourceError of
-ours that says nothing about the data and holds no frame that saw it, and the charge stands.
+What comes out is noisy values (`measure`), booleans (`gate`), a place (`select`), or places and
+values in turn (`rounds`). Each first has the engine see that every row can be read, whatever is
+asked, and tells nothing else of them; then the ledger records the price of the noise, durably; then
+it reads the counts; then it adds the noise. What goes wrong after the charge is an InternalError or
+a SourceError of ours that says nothing about the data and holds no frame that saw it, and the
+charge stands.
 """
 
 from __future__ import annotations
@@ -12,25 +14,34 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.accounting.events import Event
+from dpsql.accounting.book import Page
+from dpsql.accounting.events import AboveThreshold, Event, Law, NoisyMax, Rounds, Selection
 from dpsql.accounting.footprint import Footprint
 from dpsql.accounting.ledger import Grant, Ledger, Receipt, Rise
+from dpsql.accounting.purse import Price
+from dpsql.curator import chooser, select
 from dpsql.curator import noise as samplers
 from dpsql.curator.cells import Cells, project
 from dpsql.curator.engines.protocol import Engine
-from dpsql.curator.footprint import footprint
+from dpsql.curator.footprint import footprint, touched
+from dpsql.curator.gate import Gate, require
+from dpsql.curator.quiet import quiet
 from dpsql.curator.quote import GaussianNoise, LaplaceNoise, Noise, quote
 from dpsql.curator.sealed import Sealed, unseal
-from dpsql.errors import InternalError, SourceError
+from dpsql.errors import SourceError, UsageError
 from dpsql.query.linear import Workload
 from dpsql.query.strategy import Strategy
-from dpsql.schema import Dataset
+from dpsql.schema import Dataset, Neighbours
+
+T = TypeVar("T")
 
 _CACHE_BYTES = 256 << 20
+Also = Callable[[Page, int], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +53,17 @@ class Measurement:
     """
 
     answers: tuple[NDArray[np.int64], ...]
-    event: Event
+    event: Law
+    receipt: Receipt
+    snapshot: str
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The place of a query in a workload; the event that paid; the receipt; the data's state."""
+
+    place: int
+    event: Selection
     receipt: Receipt
     snapshot: str
 
@@ -65,12 +86,13 @@ class Curator:
         paid: Callable[[Receipt], None] | None = None,
         grant: Grant | None = None,
         token: str = "",
+        also: Also | None = None,
     ) -> Measurement:
         """The answers of a workload, or the values of a strategy, with noise, after its price is
         paid; `paid` gets the receipt.
 
         `grant` is what the noise was chosen under; under another one Regranted is raised. By its
-        `token` the charge is found in the log.
+        `token` the charge is found in the log; `also` writes on its page (`Ledger.charge`).
 
         Raises SourceError before the charge when the source cannot be read as a whole. Raises
         BudgetError when the ledger refuses: then nothing was counted. Raises SourceError or
@@ -80,46 +102,153 @@ class Curator:
         dataset = self._engine.dataset
         event = quote(asked, dataset, noise)
         snapshot = self._engine.snapshot()
+
+        def work(receipt: Receipt) -> Measurement:
+            noisy = tuple(self._noisy(asked, noise, snapshot))
+            return Measurement(noisy, event, receipt, snapshot)
+
+        told = _footprint(asked, dataset, noise)
+        return self._charged(event, told, snapshot, statement, paid, grant, token, work, also)
+
+    def gate(
+        self,
+        event: AboveThreshold,
+        statement: str,
+        paid: Callable[[Receipt], None] | None = None,
+        grant: Grant | None = None,
+        token: str = "",
+        listed: Workload | None = None,
+    ) -> Gate:
+        """A gate, open, after its price is paid; its noise is drawn then.
+
+        What will be asked is not known, so everybody pays; with `listed`, which is then all that
+        may be asked, who is counted by some of these queries. Raises as `measure` does, and
+        UsageError for queries that the event is not about.
+        """
+        self._engine.ready()
+        dataset = self._engine.dataset
+        if event.monotone and dataset.neighbours is not Neighbours.ADD_REMOVE:
+            raise UsageError("where rows are replaced queries do not all move the same way")
+        told = Footprint.constant(Price.of(event))
+        if listed is not None:
+            require(event, listed, dataset)
+            told = touched(listed, dataset, Price.of(event))
+        snapshot = self._engine.snapshot()
+
+        def work(receipt: Receipt) -> Gate:
+            return Gate(
+                event,
+                receipt,
+                snapshot,
+                dataset,
+                lambda asked: Sealed(self._answers(asked, snapshot)),
+                listed,
+            )
+
+        return self._charged(event, told, snapshot, statement, paid, grant, token, work)
+
+    def select(
+        self,
+        asked: Workload,
+        event: Selection,
+        statement: str,
+        paid: Callable[[Receipt], None] | None = None,
+        grant: Grant | None = None,
+        token: str = "",
+    ) -> Selected:
+        """The place of the largest answer, or nearly so, after the price of `event` is paid.
+
+        Raises as `measure` does, and UsageError for queries that the event is not about.
+        """
+        self._engine.ready()
+        dataset = self._engine.dataset
+        if asked.size == 0:
+            raise UsageError("there is nothing to select from")
+        require(event, asked, dataset)
+        snapshot = self._engine.snapshot()
+
+        def work(receipt: Receipt) -> Selected:
+            blocks = self._answers(asked, snapshot)
+            scores = [value for block in blocks for value in block.reshape(-1).tolist()]
+            law = select.noisy_max if isinstance(event, NoisyMax) else select.exponential
+            return Selected(law(scores, event.scale), event, receipt, snapshot)
+
+        told = touched(asked, dataset, Price.of(event))
+        return self._charged(event, told, snapshot, statement, paid, grant, token, work)
+
+    def rounds(
+        self,
+        listed: Workload,
+        event: Rounds,
+        statement: str,
+        paid: Callable[[Receipt], None] | None = None,
+        grant: Grant | None = None,
+        token: str = "",
+        also: Also | None = None,
+    ) -> chooser.Chooser:
+        """Rounds over listed queries, after the price of all of them is paid, by everybody.
+
+        Raises as `measure` does, and UsageError for queries that the event is not about.
+        """
+        self._engine.ready()
+        dataset = self._engine.dataset
+        chooser.require(event, listed, dataset)
+        snapshot = self._engine.snapshot()
+
+        def work(receipt: Receipt) -> chooser.Chooser:
+            return chooser.Chooser(
+                event,
+                receipt,
+                snapshot,
+                dataset,
+                listed,
+                lambda asked: Sealed(self._answers(asked, snapshot)),
+                lambda asked, noise: tuple(self._noisy(asked, noise, snapshot)),
+            )
+
+        told = Footprint.constant(Price.of(event))
+        return self._charged(event, told, snapshot, statement, paid, grant, token, work, also)
+
+    def _charged(
+        self,
+        event: Event,
+        told: Footprint,
+        snapshot: str,
+        statement: str,
+        paid: Callable[[Receipt], None] | None,
+        grant: Grant | None,
+        token: str,
+        work: Callable[[Receipt], T],
+        also: Also | None = None,
+    ) -> T:
+        """What `work` gives, after the charge stands."""
+        dataset = self._engine.dataset
         receipt = self._ledger.charge(
             self._user,
             dataset.name,
             event,
             statement=statement,
-            footprint=_footprint(asked, dataset, noise),
+            footprint=told,
             snapshot=_people_of(dataset, snapshot),
             people=_people(dataset),
             grant=grant,
             token=token,
+            also=also,
         )
-        failure: BaseException
-        try:
+
+        def after() -> T:
             if paid is not None:
                 paid(receipt)
-            noisy = tuple(self._noisy(asked, noise, snapshot))
-            return Measurement(noisy, event, receipt, snapshot)
-        except (SourceError, InternalError) as error:
-            failure = type(error)(str(error))
-        except Exception:
-            failure = InternalError(
-                "reading the data failed; the price was charged and nothing is released"
-            )
-        except BaseException as stopped:  # Ctrl-C may come while true counts are at hand
-            failure = stopped.with_traceback(None)
-            failure.__cause__ = failure.__context__ = None
-        raise failure  # out here, so that it does not carry what it was made from
+            return work(receipt)
+
+        return quiet(after)
 
     # -- behind the wall -----------------------------------------------------------------------
 
     def _noisy(
         self, asked: Workload | Strategy, noise: Noise, snapshot: str
     ) -> Sequence[NDArray[np.int64]]:
-        parts = (asked,) if isinstance(asked, Workload) else asked.parts
-        true: list[NDArray[np.int64]] = []
-        for part in parts:
-            workload = part if isinstance(part, Workload) else part.workload
-            cells = unseal(self._cells(workload.domain.names, snapshot))
-            found = part.matvec(cells.codes, cells.counts)
-            true += found if isinstance(found, list) else [found]
+        true = self._answers(asked, snapshot)
         size = sum(block.size for block in true)
         match noise:
             case GaussianNoise(variance=variance):
@@ -133,6 +262,17 @@ class Curator:
             noisy.append(block + drawn[start:stop].reshape(block.shape))
             start = stop
         return noisy
+
+    def _answers(self, asked: Workload | Strategy, snapshot: str) -> list[NDArray[np.int64]]:
+        """The true answers of a workload, or what a strategy measures."""
+        parts = (asked,) if isinstance(asked, Workload) else asked.parts
+        true: list[NDArray[np.int64]] = []
+        for part in parts:
+            workload = part if isinstance(part, Workload) else part.workload
+            cells = unseal(self._cells(workload.domain.names, snapshot))
+            found = part.matvec(cells.codes, cells.counts)
+            true += found if isinstance(found, list) else [found]
+        return true
 
     def _cells(self, columns: tuple[str, ...], snapshot: str) -> Sealed[Cells]:
         """The counts of a column set on a snapshot: kept, summed from a superset, or read."""
@@ -186,6 +326,37 @@ def rise(
         dataset.name,
         quote(asked, dataset, noise),
         footprint=_footprint(asked, dataset, noise),
+        snapshot=_people_of(dataset, snapshot),
+        people=_people(dataset),
+    )
+
+
+def told_rise(
+    ledger: Ledger,
+    user: str,
+    dataset: Dataset,
+    snapshot: str,
+    event: AboveThreshold | Selection,
+    listed: Workload,
+) -> Rise:
+    """What `gate` or `select` would take for listed queries; free, reads no row. Raises NoGrant."""
+    return ledger.rise(
+        user,
+        dataset.name,
+        event,
+        footprint=touched(listed, dataset, Price.of(event)),
+        snapshot=_people_of(dataset, snapshot),
+        people=_people(dataset),
+    )
+
+
+def rounds_rise(ledger: Ledger, user: str, dataset: Dataset, snapshot: str, event: Rounds) -> Rise:
+    """What `rounds` would take; free, reads no row. Raises NoGrant."""
+    return ledger.rise(
+        user,
+        dataset.name,
+        event,
+        footprint=Footprint.constant(Price.of(event)),
         snapshot=_people_of(dataset, snapshot),
         people=_people(dataset),
     )

@@ -21,8 +21,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.accounting.events import PICO, shifted
+from dpsql.accounting.events import PICO
 from dpsql.accounting.footprint import MOST_ENTRIES, Footprint, Loss
+from dpsql.accounting.losses import shifted
 from dpsql.accounting.purse import LIMIT, Price
 from dpsql.curator.columns import Family, weight_names
 from dpsql.curator.norms import family
@@ -113,6 +114,28 @@ def _footprint(workload: Workload, dataset: Dataset, noise: Noise) -> Footprint:
                 _loss(parts, divergence, price.rho, pairs),
                 None if price.epsilon is None else _loss(parts, epsilon, price.epsilon, pairs),
             )
+
+
+def touched(workload: Workload, dataset: Dataset, price: Price) -> Footprint:
+    """What a gate or a selection over these queries costs: `price` where some query counts a row.
+
+    A person in no query moves no score, and loses nothing. Of units of several rows everybody pays:
+    their rows may lie in cells of different releases, and these prices are no sums over rows.
+    """
+    if price.rho > LIMIT:  # which no purse holds
+        return Footprint(Loss(LIMIT), None)
+    if dataset.unit.max_rows > 1:
+        return Footprint.constant(price)
+    parts = _parts(workload)
+    pairs = dataset.neighbours is Neighbours.REPLACE_ONE
+
+    def loss(each: int) -> Loss:
+        def losses(part: _Part) -> Ints:
+            return np.where(_sizes(part, 1) > 0, each, 0).astype(np.int64)
+
+        return _loss(parts, losses, each, pairs)
+
+    return Footprint(loss(price.rho), None if price.epsilon is None else loss(price.epsilon))
 
 
 # -- the loss of each cell -------------------------------------------------------------------------

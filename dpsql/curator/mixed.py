@@ -29,7 +29,7 @@ from dpsql.curator.columns import slices
 from dpsql.curator.reduced import reduced
 from dpsql.errors import UsageError
 from dpsql.query.canon import tables
-from dpsql.query.distinct import distinct
+from dpsql.query.distinct import Distinct, distinct
 from dpsql.query.linear import Classes, classes, combinations, product
 from dpsql.query.strategy import EXACT, Mixed, Residuals, Strategy
 from dpsql.schema import Dataset, Neighbours
@@ -43,6 +43,7 @@ HELD = 1 << 22  # entries of columns at a time
 COLUMNS = 1 << 21  # that are listed
 CELLS = 1 << 23  # combinations of classes that are visited where columns are not listed
 PAIRS = 1 << 11  # columns that are compared with each other
+PAIRED = 1 << 33  # and multiplications that compare different ones
 GRADES = 64  # different losses of a part
 _LARGEST = 1 << 127  # events hold integers below it
 
@@ -50,12 +51,13 @@ _LARGEST = 1 << 127  # events hold integers below it
 class Reach(NamedTuple):
     """How far a strategy's values move: the square of their L2 sensitivity; not `exact`: at most.
 
-    `parts` has the same for each part, under add-remove.
+    `parts` has the same for each part, and `alone` is the square for a row more or less.
     """
 
     squared: int
     exact: bool
     parts: tuple[int, ...]
+    alone: int
 
 
 _KNOWN: weakref.WeakKeyDictionary[Strategy, tuple[object, Reach]] = weakref.WeakKeyDictionary()
@@ -72,6 +74,7 @@ def reach(strategy: Strategy, dataset: Dataset) -> Reach:
     if known is None or known[0] != (rows, relation):
         found = [_longest(part) for part in strategy.parts]
         squared = [max(size, 1) for size, _ in found]
+        alone = sum(squared) * rows**2
         exact = len(found) == 1 and found[0][1]
         if relation is Neighbours.REPLACE_ONE:
             apart = [_farthest(p, size) for p, size in zip(strategy.parts, squared, strict=True)]
@@ -79,7 +82,8 @@ def reach(strategy: Strategy, dataset: Dataset) -> Reach:
         total = sum(squared) * rows**2
         if total >= _LARGEST:
             raise UsageError(f"a unit of {rows:,} rows can move the values by more than is noised")
-        known = (rows, relation), Reach(total, exact, tuple(n * rows**2 for n in squared))
+        parts = tuple(n * rows**2 for n in squared)
+        known = (rows, relation), Reach(total, exact, parts, alone)
         _KNOWN[strategy] = known
     return known[1]
 
@@ -159,13 +163,14 @@ def _doubt(part: Part, terms: int) -> float:
 
 
 def _longest(part: Part) -> tuple[int, bool]:
-    """The largest squared length of a column, and whether all were looked at."""
+    """The largest squared length of a column, and whether it is just that."""
     if part.whole:
         columns = distinct(part.workload, min(WORK // part.matrix.size, COLUMNS))
         if columns is not None:
             matrix, some = part.matrix.astype(np.float64), columns.slices(HELD)
             found = [_rounded(_squared(matrix @ each), part, 1) for each in some]
-            return math.ceil(max(float(each.max()) for each in found)), True
+            most = max(float(each.max()) for each in found)
+            return math.ceil(most), most < EXACT
     told = {name: of.first for name, of in _told(part).items()}
     times = 1 if part.whole else len(part.workload.blocks)
     cells = combinations(told)
@@ -174,7 +179,7 @@ def _longest(part: Part) -> tuple[int, bool]:
     best = 0.0
     for codes, count in slices(told, max(1, HELD // part.width)):
         best = max(best, float(_lengths(part, codes, count).max(initial=0.0)))
-    return math.ceil(best) * part.scale, True
+    return math.ceil(best) * part.scale, best < EXACT
 
 
 def _squared(mixed: Floats) -> Floats:
@@ -224,6 +229,10 @@ def _most(part: Part, listed: Sequence[tuple[Sequence[float], int]]) -> float:
 
 def _farthest(part: Part, longest: int) -> tuple[int, bool]:
     """The largest squared distance of two columns, or of one and nothing; whether it is exact."""
+    if part.whole:
+        different = distinct(part.workload, math.isqrt(PAIRED // len(part.matrix)))
+        if different is not None:
+            return _apart(part, different, longest)
     told = {name: of.first for name, of in _told(part).items()}
     if combinations(told) > PAIRS:
         return 4 * longest, False
@@ -243,4 +252,19 @@ def _farthest(part: Part, longest: int) -> tuple[int, bool]:
     most = float(apart.max(initial=0.0))
     if most >= EXACT or not part.whole:
         most += 4.0 * longest / part.scale * _doubt(part, len(listed))
-    return max(math.ceil(Fraction(most) * part.scale), longest), part.whole
+    return max(math.ceil(Fraction(most) * part.scale), longest), part.whole and most < EXACT
+
+
+def _apart(part: Part, columns: Distinct, longest: int) -> tuple[int, bool]:
+    """The largest squared distance of two of some columns, or of one and nothing."""
+    matrix = part.matrix.astype(np.float64)
+    mixed = np.concatenate([matrix @ some for some in columns.slices(HELD)], axis=1)
+    size, step = _squared(mixed), max(1, HELD // columns.size)
+    most = 0.0
+    for start in range(0, columns.size, step):
+        some = slice(start, start + step)
+        apart = size[some, None] + size - 2.0 * (mixed[:, some].T @ mixed)
+        most = max(most, float(apart.max()))
+    exact = max(most, longest) < EXACT
+    most += 0.0 if exact else 4.0 * longest * _doubt(part, 1)
+    return max(math.ceil(most), longest), exact

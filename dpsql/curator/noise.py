@@ -1,8 +1,9 @@
-"""The only samplers: discrete Gaussian and discrete Laplace noise, exact to the last bit.
+"""The only samplers: discrete Gaussian, Laplace and exponential noise, exact to the last bit.
 
-Canonne, Kamath, Steinke 2020 (arXiv:2004.00010), Algorithms 1 to 3, a block of values at a time.
-Every coin is exact (`bernoulli`), and so is every integer: the values follow the stated law as
-far as the bits are uniform. Floats appear only where `bernoulli` allows for their error.
+Canonne, Kamath, Steinke 2020 (arXiv:2004.00010), Algorithms 1 to 3, a block of values at a time;
+exponential noise on whole numbers is the geometric law that their Algorithm 2 puts a sign to. Every
+coin is exact (`bernoulli`), and so is every integer: the values follow the stated law as far as the
+bits are uniform. Floats appear only where `bernoulli` allows for their error.
 """
 
 from __future__ import annotations
@@ -53,10 +54,40 @@ def laplace(scale: Fraction | int, size: int, *, bits: Bits = SYSTEM) -> NDArray
     Raises ValueError unless 0 < scale <= 2^56; OverflowError when a value exceeds 64 bits, which
     happens with probability exp(-128) at the largest scale.
     """
+    t, s = _scale(scale)
+    return _take("laplace", t, s, size, bits, _laplace)
+
+
+def exponential(scale: Fraction | int, size: int, *, bits: Bits = SYSTEM) -> NDArray[np.int64]:
+    """`size` independent values with P(z) proportional to exp(-z / scale), z = 0, 1, 2, ...
+
+    So P(z >= k) = exp(-k / scale). Raises as `laplace` does.
+    """
+    t, s = _scale(scale)
+    return _take("exponential", t, s, size, bits, _exponential)
+
+
+def below(limit: int, size: int, *, bits: Bits = SYSTEM) -> NDArray[np.int64]:
+    """`size` independent whole numbers from 0 to limit - 1, all with the same chance.
+
+    Raises ValueError unless 0 < limit <= 2^63.
+    """
+    if not 0 < limit <= 1 << 63:
+        raise ValueError(f"the limit is above 0 and at most 2^63, not {limit}")
+    last = np.uint64((1 << 64) // limit * limit - 1)  # what is above it favours small numbers
+
+    def propose(count: int) -> NDArray[np.int64]:
+        words = bits.words(count)
+        return (words[words <= last] % np.uint64(limit)).astype(np.int64)
+
+    return _repeat(size, 0.5, propose)
+
+
+def _scale(scale: Fraction | int) -> tuple[int, int]:
     t, s = scale.numerator, scale.denominator
     if not 0 < t <= LARGEST_SCALE * s:
         raise ValueError(f"the scale is above 0 and at most 2^56, not {scale}")
-    return _take("laplace", t, s, size, bits, _laplace)
+    return t, s
 
 
 def _take(
@@ -91,6 +122,10 @@ def _laplace(t: int, s: int, size: int, bits: Bits) -> NDArray[np.int64]:
     return _repeat(size, _laplace_accepted(t, s), lambda count: _proposals(t, s, count, bits))
 
 
+def _exponential(t: int, s: int, size: int, bits: Bits) -> NDArray[np.int64]:
+    return _repeat(size, _remainders(t), lambda count: _sizes(t, s, count, bits)[0])
+
+
 def _gaussian(p: int, q: int, size: int, bits: Bits) -> NDArray[np.int64]:
     """Algorithm 3 for variance p/q: discrete Laplace proposals y of scale t, kept with
     probability exp(-x), x = (|y| - p/(q t))^2 / (2 p/q).
@@ -121,19 +156,31 @@ def _gaussian(p: int, q: int, size: int, bits: Bits) -> NDArray[np.int64]:
 
 def _laplace_accepted(t: int, s: int) -> float:
     """About the part of `_proposals` that is accepted."""
-    remainders = math.expm1(-1.0) / (t * math.expm1(-1.0 / t)) if t < 1000 else 0.632
     moved = math.exp(-s / t) if s < 700 * t else 0.0
-    return remainders * (1.0 + moved) / 2.0
+    return _remainders(t) * (1.0 + moved) / 2.0
+
+
+def _remainders(t: int) -> float:
+    """About the part of uniform remainders below t that `_sizes` keeps."""
+    return math.expm1(-1.0) / (t * math.expm1(-1.0 / t)) if t < 1000 else 0.632
 
 
 def _proposals(t: int, s: int, count: int, bits: Bits) -> NDArray[np.int64]:
     """Algorithm 2 for scale t/s: `count` tries, of which those accepted are returned.
 
+    Sizes get a random sign; 0 with minus is refused.
+    """
+    return _signed(*_sizes(t, s, count, bits))
+
+
+def _sizes(t: int, s: int, count: int, bits: Bits) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Geometric sizes of ratio exp(-s/t), of those of `count` tries that are kept, and their signs.
+
     U below t is kept with probability exp(-U/t), V is geometric: U + t V is geometric of ratio
-    exp(-1/t), and its quotient by s of ratio exp(-s/t). A random sign; 0 with minus is refused.
+    exp(-1/t), and its quotient by s of ratio exp(-s/t). Signs are random bits, True for minus.
     """
     if t >= 1 << 57:
-        return _wide_proposals(t, s, count, bits)
+        return _wide_sizes(t, s, count, bits)
     words = bits.words(count)
     negative = (words & np.uint64(1)).astype(np.bool_)
     if t == 1:
@@ -148,12 +195,14 @@ def _proposals(t: int, s: int, count: int, bits: Bits) -> NDArray[np.int64]:
         u, negative = u[kept], negative[kept]
     v = geometric(u.size, bits)
     if int(v.max(initial=0)) >= 63 or s >= 1 << 63:  # V once in 2^90: u + t v might pass 2^63
-        return _signed(_quotients(u.tolist(), v, t, s), negative)
-    return _signed((u + t * v) // s, negative)
+        return _quotients(u.tolist(), v, t, s), negative
+    return (u + t * v) // s, negative
 
 
-def _wide_proposals(t: int, s: int, count: int, bits: Bits) -> NDArray[np.int64]:
-    """`_proposals` in Python's integers, for any t."""
+def _wide_sizes(
+    t: int, s: int, count: int, bits: Bits
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """`_sizes` in Python's integers, for any t."""
     each = t.bit_length() // 64 + 1
     words = bits.words(count * each)
     width = 64 * each - 1
@@ -168,7 +217,7 @@ def _wide_proposals(t: int, s: int, count: int, bits: Bits) -> NDArray[np.int64]
     kept = bernoulli(quotient, lambda i: (remainders[i], t), bits)
     remainders = [u for u, keep in zip(remainders, kept.tolist(), strict=True) if keep]
     v = geometric(len(remainders), bits)
-    return _signed(_quotients(remainders, v, t, s), np.array(signs, np.bool_)[kept])
+    return _quotients(remainders, v, t, s), np.array(signs, np.bool_)[kept]
 
 
 def _quotients(u: list[int], v: NDArray[np.int64], t: int, s: int) -> NDArray[np.int64]:

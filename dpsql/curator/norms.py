@@ -105,12 +105,12 @@ def _block(whole: Family, domain: Domain) -> Moved:
     exact = True
     for part in _components(whole):
         found = _visited([part], domain) if part.weights else Moved(0, 0, 0)
-        if found == Moved(0, 0, 0):
+        found = found or _bounded(part, domain)
+        if not found.largest:  # where no row meets the tests nothing else counts either
             met = _satisfiable(part.tests, domain)
             if met is False:
                 return found
             exact = exact and met is True
-        found = found or _bounded(part, domain)
         exact = exact and found.exact
         squared += found.squared
         absolute += found.absolute

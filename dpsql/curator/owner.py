@@ -147,7 +147,7 @@ def _unreadable(source: Source, dataset: Dataset, read: Layout) -> Iterator[str]
     if read.unit is not None:
         columns.append((f"the unit column {dataset.unit.column}", read.unit))
     if source.costly:
-        fix = "the view or query fails on a row: write TRY(...) or TRY_CAST in it"
+        fix = "what computes it fails on a row: write TRY(...) or TRY_CAST there"
     else:
         fix = "a text that is not UTF-8, or a damaged file: write the file anew"
     found = False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from dpsql.accounting.events import Event, Gaussian, Laplace
+from dpsql.accounting.events import Gaussian, Laplace, Law
 from dpsql.curator.sensitivity import Sensitivity, sensitivity
 from dpsql.query.linear import Workload
 from dpsql.query.strategy import Strategy
@@ -46,7 +46,7 @@ def moved(workload: Workload, dataset: Dataset) -> Sensitivity:
     return found[1]
 
 
-def quote(asked: Workload | Strategy, dataset: Dataset, noise: Noise) -> Event:
+def quote(asked: Workload | Strategy, dataset: Dataset, noise: Noise) -> Law:
     """The event that measuring a workload or a strategy with this noise is.
 
     Raises ValueError for a strategy with Laplace noise.
@@ -61,7 +61,7 @@ def quote(asked: Workload | Strategy, dataset: Dataset, noise: Noise) -> Event:
 
 
 @functools.lru_cache(256)
-def _event(found: Sensitivity, noise: Noise) -> Event:
+def _event(found: Sensitivity, noise: Noise) -> Law:
     match noise:
         case GaussianNoise(variance=variance):
             return Gaussian(found.squared, variance)

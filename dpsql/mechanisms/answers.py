@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.accounting.events import Event, Gaussian, Laplace
+from dpsql.accounting.events import Gaussian, Laplace, Law
 from dpsql.mechanisms import uncertain as of
 from dpsql.mechanisms.functions import MONOTONE, cast
-from dpsql.mechanisms.noises import Alike, Noise, size
+from dpsql.mechanisms.noises import Alike, Noise, Slopes, size
 from dpsql.mechanisms.quantile import simultaneous
 from dpsql.mechanisms.ratio import Ratio
+from dpsql.mechanisms.rounded import steps
 from dpsql.mechanisms.uncertain import CONSTANT, Bools, Floats, Form, Uncertain
 from dpsql.mechanisms.variance import Parts
 from dpsql.query.estimators import Count, Estimator, Mean, Spread, Sum
@@ -40,7 +41,7 @@ class Answers:
     def __init__(
         self,
         noisy: NDArray[np.int64],
-        noise: Event | Noise,
+        noise: Law | Noise,
         estimators: tuple[Estimator, ...],
         factors: tuple[int, ...],
         clamp: bool,
@@ -72,9 +73,13 @@ class Answers:
         found = self.of(expr)
         if found is None or found.linear is None or not found.gradient:
             return None
-        each = self._slopes(found.linear)
-        error: float | Floats = size(self._noise.moment(each, each))
-        return error
+        return self._size(expr, self._slopes(found.linear))
+
+    def _size(self, expr: Expr, slopes: Slopes) -> float | Floats:
+        """The standard error of an output, by its slopes."""
+        whole = steps(expr, self._estimators, self._factors)
+        found: float | Floats = size(self._noise.shown(slopes, whole))
+        return found
 
     def half_width(self, expr: Expr, level: float) -> float | None:
         """Half the interval of an output that is linear, whatever the answers; 0 without noise.
@@ -102,7 +107,7 @@ class Answers:
         low, high = found.bounds(level)
         with np.errstate(all="ignore"):
             slopes = {w: slope / self._factors[w] for w, slope in found.gradient.items()}
-            errors: Floats = size(self._noise.moment(slopes, slopes) + np.zeros(len(self._noisy)))
+            errors: Floats = self._size(expr, slopes) + np.zeros(len(self._noisy))
         return errors, low, high, None if found.doubtful is None else found.doubtful(level)
 
     # -- expressions ---------------------------------------------------------------------------
@@ -113,7 +118,8 @@ class Answers:
             case Slot(name=name) if name[0] == "a":
                 return self._aggregate(self._estimators[int(name[1:])])
             case Const(kind="integer" | "decimal" | "double", text=text):
-                return self._form({CONSTANT: Fraction(text)}) if _finite(text) else None
+                known = math.isfinite(float(text))  # else floats cannot hold it
+                return self._form({CONSTANT: Fraction(text)}) if known else None
             case Op(name="TRY", args=(arg,)) | Call(name="nullif", args=(arg, Const(text="0"))):
                 return self.of(arg)
             case Op(name="COALESCE", args=(arg, *rest)):
@@ -164,7 +170,7 @@ class Answers:
             return self._form(of.scaled(a.linear, by))
         if a.ratio is not None and by != 0:
             ends = sorted(end * float(by) for end in a.clip)
-            return self._ratio(of.scaled(a.ratio[0], by), a.ratio[1], (ends[0], ends[1]))
+            return self.ratio(of.scaled(a.ratio[0], by), a.ratio[1], (ends[0], ends[1]))
         return of.multiple(a, float(by))
 
     def _sum(self, a: Uncertain, b: Uncertain) -> Uncertain:
@@ -174,7 +180,7 @@ class Answers:
             if one.ratio is not None and c is not None:
                 top, bottom = one.ratio
                 clip = (one.clip[0] + float(c), one.clip[1] + float(c))
-                return self._ratio(of.added(top, of.scaled(bottom, c)), bottom, clip)
+                return self.ratio(of.added(top, of.scaled(bottom, c)), bottom, clip)
         return of.total(a, b)
 
     def _product(self, a: Uncertain, b: Uncertain) -> Uncertain:
@@ -188,7 +194,7 @@ class Answers:
             return self._scaled(a, 1 / b.constant)
         if a.linear is not None and b.linear is not None:
             least = self._ends[0] if self._counted(a.linear, b.linear) else -math.inf
-            return self._ratio(a.linear, b.linear, (least, math.inf))
+            return self.ratio(a.linear, b.linear, (least, math.inf))
         return of.quotient(a, b)
 
     def _counted(self, *forms: Form) -> bool:
@@ -276,9 +282,10 @@ class Answers:
         middle = self._estimate(form)
         return np.minimum(middle - half, shown), np.maximum(middle + half, shown)
 
-    def _ratio(
+    def ratio(
         self, top: Form, bottom: Form, clip: tuple[float, float] = (-math.inf, math.inf)
     ) -> Uncertain:
+        """The ratio of two linear forms, with Fieller's interval."""
         weights = sorted({w for w in (*top, *bottom) if w != CONSTANT})
         n, d, moment = self._slopes(top), self._slopes(bottom), self._noise.moment
         moments = (moment(n, n), moment(n, d), moment(d, d))
@@ -295,18 +302,15 @@ class Answers:
             }
 
         def bounds(level: float) -> tuple[Floats, Floats]:
-            low, high = found.bounds(self._reach(level, len(weights)))
+            low, high = found.bounds(self._noise.reach(level, len(weights)))
             low, high = np.fmin(low, value), np.fmax(high, value)
             return np.clip(low, *clip), np.clip(high, *clip)
 
         def doubtful(level: float) -> Bools:
-            return found.doubtful(self._reach(level, len(weights)))
+            return found.doubtful(self._noise.reach(level, len(weights)))
 
         parts = frozenset([(_name(top), _name(bottom))])
         return Uncertain(value, gradient, bounds, parts, None, (top, bottom), clip, doubtful)
-
-    def _reach(self, level: float, terms: int) -> float:
-        return self._noise.reach(level, terms)
 
     # -- aggregates ----------------------------------------------------------------------------
 
@@ -319,9 +323,9 @@ class Answers:
             case Mean(above=above, below=below, lo=lo, hi=hi):
                 clip = (float(lo), float(hi))
                 if lo == hi:
-                    return self._ratio({below: lo}, {below: Fraction(1)}, clip)
+                    return self.ratio({below: lo}, {below: Fraction(1)}, clip)
                 rows = of.added({above: Fraction(1)}, {below: Fraction(1)})  # they may be one
-                return self._ratio(of.added({above: hi}, {below: lo}), rows, clip)
+                return self.ratio(of.added({above: hi}, {below: lo}), rows, clip)
             case Spread():
                 return self._spread(estimator)
 
@@ -333,15 +337,15 @@ class Answers:
         def bounds(level: float) -> tuple[Floats, Floats]:
             half: Any = self._noise.half(form, level)  # of the answers, which count `factor` a row
             nearest = (noisy + factor // 2) // factor
-            if not isinstance(half, Fraction | int):
+            if isinstance(half, Fraction | int):
+                half = int(half)
+                low, high = -((half - noisy) // factor), (noisy + half) // factor
+            else:
                 middle = self._centre[:, weight]
-                low = np.fmin(np.ceil((middle - half) / factor), nearest.astype(np.float64))
-                high = np.fmax(np.floor((middle + half) / factor), nearest.astype(np.float64))
-                return np.clip(low, *self._ends), np.clip(high, *self._ends)
-            half = int(half)
-            low = np.minimum(-((half - noisy) // factor), nearest).astype(np.float64)
-            high = np.maximum((noisy + half) // factor, nearest).astype(np.float64)
-            return np.clip(low, *self._ends), np.clip(high, *self._ends)
+                low, high = np.ceil((middle - half) / factor), np.floor((middle + half) / factor)
+            ends = np.array([np.fmin(low, nearest), np.fmax(high, nearest)], np.float64)
+            least, most = self._ends  # np.clip takes five times as long
+            return tuple(np.minimum(np.maximum(ends, least), most))
 
         value = np.maximum(_over(noisy, factor), self._ends[0])
         gradient = {weight: np.ones(len(noisy))}
@@ -358,7 +362,7 @@ class Answers:
         }  # fmt: skip
         sample = spread.kind.endswith("samp")
         middle, parts = (
-            Parts(a, b, c, moments, sample, lambda level: self._reach(level, 3))
+            Parts(a, b, c, moments, sample, lambda level: self._noise.reach(level, 3))
             for a, b, c in (
                 [(found[:, w] / t).astype(np.float64) for w, t in zip(weights, times, strict=True)]
                 for found in (self._centre, self._noisy)
@@ -383,11 +387,6 @@ class Answers:
 
         value = np.sqrt(value) if root else value
         return Uncertain(value, gradient, bounds, frozenset([spread]), doubtful=middle.doubtful)
-
-
-def _finite(text: str) -> bool:
-    """Whether a literal is a number that floats can hold."""
-    return math.isfinite(float(text))
 
 
 def _name(form: Form) -> frozenset[tuple[int, Fraction]]:

@@ -1,47 +1,49 @@
 """Earlier releases of one user and dataset, and what follows from them for a new question.
 
 All releases that are linked by common columns are fitted together while they fit; else those that
-share most with the question, the most precise and newest first. Gaussian releases are combined by
-least squares; a Laplace release answers the very queries that it measured, and one of residual
-tables alone all that follows from its tables. Nothing here reads
-private data: what is used was released to the same user, of the same snapshot.
+share most with the question, the most precise and newest first. Releases are combined by least
+squares, by their variances; one of residual tables, or of tables chosen in rounds, answers alone
+what follows from its tables. Nothing here reads private data: what is used was released to the
+same user, of the same snapshot.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.book import Name
-from dpsql.accounting.events import Event
+from dpsql.accounting.events import Law
 from dpsql.accounting.stored import Stored
-from dpsql.mechanisms.found import Answered, Found, Repeated, better
+from dpsql.mechanisms.found import Answered, Enough, Found, better
 from dpsql.mechanisms.kept import Columns, Kept
-from dpsql.mechanisms.law import nominal
-from dpsql.mechanisms.linked import MOST, columns, is_few, is_whole, rank, tables
+from dpsql.mechanisms.linked import columns, is_few, rank, rows, tables, together
 from dpsql.mechanisms.noises import Joint
 from dpsql.mechanisms.precision import variance_of
+from dpsql.mechanisms.repeats import measured, repeat, whole
 from dpsql.mechanisms.threads import one_thread
 from dpsql.query.canon import Family, families
-from dpsql.query.linear import Block, Weight, Workload
+from dpsql.query.linear import Block, Grouping, Weight, Workload
 
 if TYPE_CHECKING:  # most answers need no fit
-    from dpsql.mechanisms.coarser import Coarser
+    from dpsql.mechanisms.alone import Alone
     from dpsql.mechanisms.fit import Fit, Model
 
 WORK = 1 << 19  # families of releases fitted together, times the combinations of their classes
 FEW, SMALL = 1 << 15, 64  # the same for a query or two; of their rows or combinations the fewer
 SINGLES = 4  # releases that may answer alone
-_MODELS = 16  # sets of releases whose fit is remembered
+EARLIER = 16  # states of the past that are looked at
+_MODELS, _PLANNED = 16, 32  # sets of releases whose fit is remembered, and measurements
 
 
 class Archive:
@@ -49,11 +51,12 @@ class Archive:
 
     def __init__(self, kept: Kept) -> None:
         self._kept = kept
-        self._models: OrderedDict[tuple[int, ...], Model | Coarser | None] = OrderedDict()
-        self._fits: OrderedDict[tuple[int, ...], Fit | Coarser] = OrderedDict()
+        self._models: OrderedDict[tuple[int, ...], Model | Alone | None] = OrderedDict()
+        self._fits: OrderedDict[tuple[int, ...], Fit | Alone] = OrderedDict()
         self._said_last: weakref.WeakKeyDictionary[Workload, tuple[object, Found | None]] = (
             weakref.WeakKeyDictionary()
         )
+        self._planned: OrderedDict[tuple[object, ...], Found | None] = OrderedDict()
         self._lock = threading.RLock()
 
     @property
@@ -72,9 +75,8 @@ class Archive:
 
     def find(self, workload: Workload) -> Found | None:
         """What the releases kept so far say of a workload; None for nothing."""
-        with self._lock:
-            self._kept.refresh()
-            return self.known(workload)
+        self.refresh()
+        return self.known(workload)
 
     def known(self, workload: Workload) -> Found | None:
         """As `find`, of the releases that were looked for already."""
@@ -85,7 +87,7 @@ class Archive:
             if not is_few(workload) or self._may_follow(workload):
                 found = self._found(workload, None)
             else:
-                found = self._repeat(workload, self._measured(workload))
+                found = repeat(self._kept, workload, measured(self._kept, workload))
             self._said_last[workload] = self._kept.state, found
             return found
 
@@ -99,22 +101,54 @@ class Archive:
         with self._lock:
             return [seq for seq, own in self._kept.columns.items() if own <= asked]
 
-    def measured(self, workload: Workload) -> dict[int, Fraction]:
+    def repeat(self, workload: Workload, seq: int) -> Found | None:
+        """What charge `seq` measured of a workload, as it is said again."""
+        with self._lock:
+            return repeat(self._kept, workload, (seq,))
+
+    def whole(self, workload: Workload) -> dict[int, Fraction]:
         """The charges that measured a whole table and nothing else, and the noise's variances."""
         with self._lock:
-            found = [(seq, self._kept.read(seq)) for seq in self._measured(workload)]
-            return {
-                seq: variance_of(stored.law)
-                for seq, stored in found
-                if stored is not None and is_whole(stored)
-            }
+            return whole(self._kept, workload)
 
-    def again(self, workload: Workload) -> list[Found]:
-        """What was said of a workload when it was bought: raw, alone, or with others."""
+    def said(self, workload: Workload, enough: Enough) -> Found | None:
+        """What the releases kept so far say that is `enough`, if anything is.
+
+        What all of them say, or else what was said before some of them were bought: more of them
+        say less where what is shown is rounded in more places.
+        """
+        self.refresh()
         with self._lock:
-            seqs = self._measured(workload)
-            found = [self._said(workload, c) for c in self._before(seqs, is_few(workload))]
-            return [said for said in (self._repeat(workload, seqs), *found) if said is not None]
+            found = self.known(workload)
+            if found is None or enough(found):
+                return found
+            return next(
+                (said for said in self._again(workload, found, enough) if enough(said)), None
+            )
+
+    def _again(self, workload: Workload, found: Found, enough: Enough) -> Iterator[Found]:
+        """What was said of a workload when it was bought: raw, alone, or with others; and before
+        the newest releases were, where what is `found` now is nearly enough.
+        """
+        seqs = measured(self._kept, workload)
+        each = (repeat(self._kept, workload, (seq,)) for seq in seqs)
+        yield from (said for said in each if said is not None)
+        before = self._before(seqs, is_few(workload))
+        for chosen in dict.fromkeys([*before, *((seq,) for seq in seqs)]):
+            said = self._said(workload, chosen)
+            if said is not None:
+                yield said
+        linked = self._kept.linked(columns(workload)) if enough.near(found) else []
+        for seq in itertools.islice(reversed(linked), EARLIER):
+            said = self._until(seq)._found(workload, None)
+            if said is not None:
+                yield said
+
+    def _until(self, seq: int) -> Archive:
+        """The archive as it was before charge `seq`."""
+        then = Archive(self._kept.until(seq))
+        then._models, then._fits, then._lock = self._models, self._fits, self._lock
+        return then
 
     def singles(self, workload: Workload, enough: Callable[[Found], bool]) -> list[Found]:
         """Single releases that were measured, and say `enough` of a workload; the best few."""
@@ -127,12 +161,17 @@ class Archive:
                 asked = columns(workload)
                 linked = self._kept.linked(asked)
                 order = sorted(linked, key=lambda seq: rank(self._kept, seq, asked))[:SINGLES]
-            each = dict.fromkeys([*self._measured(workload), *order])
+            each = dict.fromkeys([*measured(self._kept, workload), *order])
             found = [self._found(workload, seq) for seq in each]
             return [
                 said for said in found
                 if said is not None and said.worst < math.inf and enough(said)
             ]  # fmt: skip
+
+    def refresh(self) -> None:
+        """Look for what was kept meanwhile."""
+        with self._lock:
+            self._kept.refresh()
 
     def holds(self, seq: int) -> bool:
         """Whether what charge `seq` released is here."""
@@ -156,29 +195,39 @@ class Archive:
             return self._found(workload, seq if before is None else None)
 
     def planned(
-        self, workload: Workload, law: Event, before: Found | None, stored: Stored | None = None
+        self, workload: Workload, law: Law, before: Found | None, stored: Stored | None = None
     ) -> Found | None:
-        """What will be said of a workload once it is measured with this noise as well.
-
-        Through a strategy that would be kept as `stored`.
-        """
-        if stored is None:
-            zeros = [np.zeros((b.groups, len(b.weights)), np.int64) for b in workload.blocks]
-            stored = Stored.of(workload, law, zeros)
-        if stored is None:
-            return None
-        seq = self._next
-        return self._with(seq, stored).after(workload, seq, before)
+        """What will be said of a workload once it is measured with this noise as well, through a
+        strategy that would be kept as `stored`."""
+        with self._lock:
+            name = (workload, law, before is None, self._kept.state, stored and stored.strategy)
+            if name not in self._planned:
+                if stored is None:
+                    zeros = [
+                        np.zeros((b.groups, len(b.weights)), np.int64) for b in workload.blocks
+                    ]
+                    stored = Stored.of(workload, law, zeros)
+                seq = self._next
+                then = None if stored is None else self._with(seq, stored)
+                self._planned[name] = None if then is None else then.after(workload, seq, before)
+                if len(self._planned) > _PLANNED:
+                    self._planned.popitem(last=False)
+            return self._planned[name]
 
     def once_measured(self, stored: Stored) -> Archive:
         """The archive as it will be once a measurement is kept as well."""
         return self._with(self._next, stored)
 
-    def once_read(
-        self, workload: Workload, seq: int, stored: Stored, before: Found | None
-    ) -> Found | None:
-        """What will be said of a workload once charge `seq`, of another user, is read as well."""
-        return self._with(seq, stored).after(workload, seq, before)
+    def by_last(self, workload: Workload) -> Found | None:
+        """What would be said of a workload if only what was added last were here."""
+        return self.after(workload, max(self._kept.columns), None)
+
+    def once_read(self, workload: Workload, seq: int, stored: Stored) -> Found | None:
+        """What will be said of a workload once charge `seq`, of another user, is read as well.
+
+        It may be about more columns than were asked about, and link what was not linked before.
+        """
+        return self._with(seq, stored).known(workload)
 
     @property
     def _next(self) -> int:
@@ -192,15 +241,15 @@ class Archive:
 
     def _found(self, workload: Workload, alone: int | None) -> Found | None:
         """What all releases say, or one `alone`."""
-        seqs = [seq for seq in self._measured(workload) if alone in (None, seq)]
-        repeat = self._repeat(workload, seqs)
-        fitted = self._fitted(workload, seqs, alone)
-        if repeat is None or fitted is None:
-            return repeat or fitted
-        if repeat.law is None:  # what a strategy was planned for agrees when it is fitted
-            return fitted if fitted.worst <= repeat.worst * (1.0 + 1e-6) else repeat
+        seqs = [seq for seq in measured(self._kept, workload) if alone in (None, seq)]
+        raw = repeat(self._kept, workload, seqs)
+        fitted = self._fitted(workload, seqs, alone, raw)
+        if raw is None or fitted is None:
+            return raw or fitted
+        if raw.law is None:  # what a strategy was planned for agrees when it is fitted
+            return fitted if fitted.worst <= raw.worst * (1.0 + 1e-6) else raw
         # a repeat is preferred where fitting adds nothing: its intervals are exact
-        return fitted if fitted.better(repeat) else repeat
+        return fitted if fitted.better(raw) else raw
 
     def _may_follow(self, workload: Workload) -> bool:
         """Whether a combination of a few queries may be one of those that were measured.
@@ -210,92 +259,75 @@ class Archive:
         listed = [family for block in families(workload) for family in block]
         if any(family is None or self._kept.may_follow(family) for family in listed):
             return True
-        block = workload.blocks[0]
-        if len(listed) < 2:
+        if workload.size < 2:
             return False
-        if len(block.weights) < 2 or len({weight.factor for weight in block.weights}) > 1:
+        (block,) = workload.blocks
+        if len(block.groupings) > 1 or len({weight.factor for weight in block.weights}) > 1:
             return True
         both = Weight(tuple(term for weight in block.weights for term in weight.terms))
-        summed = Workload(workload.domain, (Block(block.where, (both,), block.groupings),))
+        all_of = (Grouping((), np.zeros(1, np.int64)),)  # whoever is counted is in a group
+        summed = Workload(workload.domain, (Block(block.where, (both,), all_of),))
         family = families(summed)[0][0]
         return family is None or self._kept.may_follow(family)
 
-    # -- the very same queries -----------------------------------------------------------------
-
-    def _measured(self, workload: Workload) -> list[int]:
-        """The charges that measured every query of a workload, the newest first."""
-        listed = [family for block in families(workload) for family in block]
-        seqs: set[int] | None = None
-        for family in listed:
-            found = () if family is None else self._kept.measured(family)
-            seqs = set(found) if seqs is None else seqs & set(found)
-            if not seqs:
-                return []
-        return sorted(seqs or (), reverse=True)
-
-    def _repeat(self, workload: Workload, seqs: Sequence[int]) -> Found | None:
-        """Of these releases the best one whose scale is that of the workload."""
-        best: Found | None = None
-        for seq in seqs:
-            stored = self._kept.read(seq)
-            assert stored is not None
-            if stored.tabled is not None:  # its tables say that
-                continue
-            if stored.mixes:
-                from dpsql.mechanisms.mixed import again
-
-                best = better(best, again(workload, seq, stored))
-                continue
-            known = {family.key: at for at, family in enumerate(stored.families)}
-            asked = [[f for f in block if f is not None] for block in families(workload)]
-            if any(stored.families[known[f.key]].factor != f.factor for b in asked for f in b):
-                continue
-            places = [[known[f.key] for f in block] for block in asked]
-            worst = nominal(stored.law)
-            if best is None or worst < best.worst:
-                answered = Repeated(workload, stored, places)
-                best = Found(worst, (seq,), answered, law=stored.law)
-        return best
-
     # -- least squares -------------------------------------------------------------------------
 
-    def _fitted(self, workload: Workload, seqs: Sequence[int], alone: int | None) -> Found | None:
-        """The best of what fits of several sets of releases say; `seqs` measured the workload."""
+    def _fitted(
+        self, workload: Workload, seqs: Sequence[int], alone: int | None, repeat: Found | None
+    ) -> Found | None:
+        """The best of what fits of several sets of releases say; `seqs` measured the workload.
+
+        Fits are shown in whole numbers, which may lose more than they gain: none counts that is
+        shown to err more than a measurement of the workload by itself, of which `repeat` is best.
+        """
         if alone is not None:
             return self._said(workload, (alone,))
         few, asked = is_few(workload), columns(workload)
         best: Found | None = None
+        own = self._by_itself(workload, seqs, repeat)
         tabled = [seq for seq in self._kept.linked(asked) if self._kept.tabled(seq)]
         tabled = sorted(tabled, key=lambda seq: rank(self._kept, seq, asked))[:SINGLES]
         for chosen in dict.fromkeys([*self._before(seqs, few), *((seq,) for seq in tabled)]):
-            best = better(best, self._said(workload, chosen))
+            best = better(best, self._said(workload, chosen), workload, own)
         for chosen in self._choices(asked, few):
             said = self._said(workload, chosen)
-            best = better(best, said)
+            best = better(best, said, workload, own)
             if said is not None and not few:
                 break
         for chosen in tables(self._kept, asked):  # that were too large to fit in
             if best is None or not set(chosen) <= set(best.used):
-                said = self._said(workload, chosen)
-                if said is not None and (best is None or said.worst < best.worst * (1.0 - 1e-9)):
-                    best = said
+                best = better(best, self._said(workload, chosen), workload, own)
         return best
+
+    def _by_itself(
+        self, workload: Workload, seqs: Sequence[int], repeat: Found | None
+    ) -> Found | None:
+        """What is said of a workload by a measurement of it alone; None where there is none."""
+        if not seqs:
+            return None
+        seq = seqs[0] if repeat is None else repeat.used[0]
+        few = is_few(workload) and not self._kept.mixed(seq)
+        own = repeat if few else self._found(workload, seq)
+        return None if own is None or own.worst == math.inf else own
 
     def _before(self, seqs: Sequence[int], few: bool) -> list[tuple[int, ...]]:
         """From what the answers of some releases were made when they were bought."""
-        found = [self._kept.rests(seq) or ((seq,) if not few else ()) for seq in seqs]
+        found = [
+            self._kept.rests(seq) or ((seq,) if not few or self._kept.mixed(seq) else ())
+            for seq in seqs
+        ]
         return [chosen for chosen in dict.fromkeys(found) if chosen]
 
     def _said(self, workload: Workload, some: tuple[int, ...]) -> Found | None:
         chosen = tuple(sorted(some))
-        if not all(self._kept.gaussian(seq) for seq in chosen):
+        if not all(self._kept.fits(seq) for seq in chosen):
             return None
         model = self._model(chosen)
         if model is None:
             return None
         spreads = model.spreads(workload)
         worst = max((spread.worst() for spread in spreads), default=0.0)
-        return Found(worst, chosen, _Fitted(self, chosen, workload), spreads)
+        return Found(worst, chosen, partial(self._answered, chosen, workload), spreads)
 
     def _choices(self, asked: Columns, few: bool) -> Iterator[tuple[int, ...]]:
         """Sets of linked releases to fit together, those first that say most.
@@ -305,36 +337,17 @@ class Archive:
         linked = [seq for seq in self._kept.linked(asked) if not self._kept.tabled(seq)]
         order = sorted(linked, key=lambda seq: rank(self._kept, seq, asked))
         if few:
-            large = [seq for seq in order if self._rows(seq) > SMALL]
-            yield self._together([seq for seq in order if seq not in large], FEW, SMALL)
+            large = [seq for seq in order if rows(self._kept, seq) > SMALL]
+            small = [seq for seq in order if seq not in large]
+            yield together(self._kept, small, FEW, SMALL, past=True)
             yield from ((seq,) for seq in large[:SINGLES])
             return
-        chosen = self._together(order, WORK, math.inf) or tuple(order[:1])
+        chosen = together(self._kept, order, WORK, math.inf) or tuple(order[:1])
         while chosen:
             yield chosen
             chosen = chosen[: len(chosen) // 2]
 
-    def _together(self, order: Sequence[int], work: int, small: float) -> tuple[int, ...]:
-        """As many of the first releases as can be fitted together."""
-        from dpsql.mechanisms.design import CELLS, meet, size
-
-        classes: dict[str, NDArray[np.int64]] = {}
-        chosen: list[int] = []
-        count = rows = 0
-        for seq in order[:MOST]:
-            listed = self._kept.families(seq)
-            met = meet(listed, CELLS, classes)
-            count, rows = count + len(listed), rows + self._rows(seq)
-            if met is None or count * size(met) > work or min(rows, size(met)) > small:
-                break
-            classes = met
-            chosen.append(seq)
-        return tuple(chosen)
-
-    def _rows(self, seq: int) -> int:
-        return sum(family.met for family in self._kept.families(seq))
-
-    def _model(self, chosen: tuple[int, ...]) -> Model | Coarser | None:
+    def _model(self, chosen: tuple[int, ...]) -> Model | Alone | None:
         if chosen not in self._models:
             with one_thread():
                 self._models[chosen] = self._made(chosen)
@@ -342,23 +355,24 @@ class Archive:
                 self._models.popitem(last=False)
         return self._models[chosen]
 
-    def _made(self, chosen: tuple[int, ...]) -> Model | Coarser | None:
-        from dpsql.mechanisms.coarser import Coarser
+    def _made(self, chosen: tuple[int, ...]) -> Model | Alone | None:
+        from dpsql.mechanisms.alone import alone
         from dpsql.mechanisms.fit import Model
 
-        measured: list[tuple[Family, Fraction]] = []
+        listed: list[tuple[Family, Law]] = []
         mixes = []
         for seq in chosen:
             stored = self._kept.read(seq)
             assert stored is not None
-            if stored.tabled is not None:
-                return Coarser(stored) if len(chosen) == 1 else None
+            if stored.apart:
+                return None if chosen[1:] else alone(stored)
             variance = variance_of(stored.law)
-            mixes += [(mix, len(measured) + mix.first, variance) for mix in stored.mixes]
-            measured += [(family, variance) for family in stored.families]
-        return Model.of(measured, mixes)
+            mixes += [(mix, len(listed) + mix.first, variance) for mix in stored.mixes]
+            listed += [(family, stored.law) for family in stored.families]
+        found = Model.of(listed, mixes)
+        return found if found or mixes or chosen[1:] else Model.nested(listed)
 
-    def fit(self, chosen: tuple[int, ...]) -> Fit | Coarser:
+    def fit(self, chosen: tuple[int, ...]) -> Fit | Alone:
         """The fit of some releases, which have a model; tables of one release are both."""
         with self._lock:
             if chosen not in self._fits:
@@ -379,19 +393,8 @@ class Archive:
                     self._fits.popitem(last=False)
             return self._fits[chosen]
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Fitted:
-    """The answers that follow from some releases."""
-
-    archive: Archive
-    chosen: tuple[int, ...]
-    workload: Workload
-
-    def __call__(self) -> Answered:
-        found = self.archive.fit(self.chosen).answers(self.workload)
-        return Answered(
-            tuple(fitted.shown for fitted in found),
-            tuple(Joint(fitted) for fitted in found),
-            len(self.chosen),
-        )
+    def _answered(self, chosen: tuple[int, ...], workload: Workload) -> Answered:
+        """The answers that follow from some releases."""
+        found = self.fit(chosen).answers(workload)
+        shown, noises = [fitted.shown for fitted in found], [Joint(fitted) for fitted in found]
+        return Answered(tuple(shown), tuple(noises), len(chosen))

@@ -7,6 +7,7 @@ made of tables that agree (`tables`), and is the same to the last digit in whate
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,18 +16,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.accounting.events import Law
 from dpsql.accounting.stored import Stored
+from dpsql.accounting.tabled import Tabled
 from dpsql.mechanisms.fit import by_grouping
 from dpsql.mechanisms.law import stddev
+from dpsql.mechanisms.mixed import Again
 from dpsql.mechanisms.precision import variance_of
-from dpsql.mechanisms.spread import Fitted, Spread
+from dpsql.mechanisms.spread import Fitted, Spread, Spreads
 from dpsql.mechanisms.tables import Floats, Ints, Keys, Precisions, Rebuilt
 from dpsql.query.canon import Family, families
 from dpsql.query.linear import Block, Workload, alike
 
 _TRIED = 8  # tables in which a query is looked for
 _DENSE = 1 << 20  # groups that are asked times groups of a table
-_KEPT = 64  # workloads whose covariances are remembered
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,20 +51,61 @@ class _Found:
 
 
 class Coarser:
-    """The tables of one release, and what they say of any workload."""
+    """The tables of one release, and what they say of any workload.
+
+    A query is told by the kind of tables that has it, else by the first that it follows from. What
+    was measured beside them through a strategy is said as it was then. All have noises of their
+    own.
+    """
 
     def __init__(self, stored: Stored) -> None:
-        assert stored.tabled is not None
-        kept = stored.tabled
-        variance = float(variance_of(stored.law))
-        self._least = stddev(stored.law)
-        self._told = Precisions(kept.sizes, kept.sets, kept.factors, variance)
+        listed = stored.of_tables()
+        keys = [frozenset(family.key for family in own) for own in listed]
+        self._stored, self._each = stored, list[_Kind]()
+        for kept, own, mine in zip(stored.kinds, listed, keys, strict=True):
+            others = frozenset().union(*keys) - mine
+            self._each.append(_Kind(kept, own, stored.law, others))
+
+    def spreads(self, workload: Workload) -> tuple[Spread, ...]:
+        """What is known of each SELECT of a workload."""
+        if self._each[1:] or self._stored.mixes:
+            every = [kind.spreads(workload) for kind in reversed(self._each)]
+            if self._stored.mixes:
+                every.append(Again.of(workload, self._stored).spreads())
+            return tuple(functools.reduce(_beside, one) for one in zip(*every, strict=True))
+        return self._each[0].spreads(workload)
+
+    def answers(self, workload: Workload) -> tuple[Fitted, ...]:
+        """The answers of each SELECT of a workload that are known."""
+        every = [kind.answers(workload) for kind in reversed(self._each)]
+        if self._stored.mixes:
+            every.append(Again.of(workload, self._stored).fitted())
+        found = []
+        for one, spread in zip(zip(*every, strict=True), self.spreads(workload), strict=True):
+            shown, centre = one[0].shown, one[0].centre
+            for some in one[1:]:
+                own = some.spread.known
+                shown = np.where(own, some.shown, shown)
+                centre = np.where(own, some.centre, centre)
+            found.append(Fitted(shown, centre, spread))
+        return tuple(found)
+
+
+class _Kind:
+    """Tables that count the same, and what they say of any workload but of `others`, by key."""
+
+    def __init__(
+        self, kept: Tabled, families_: Sequence[Family], law: Law, others: frozenset[str]
+    ) -> None:
+        self._others = others
+        self._least = stddev(law)
+        self._told = Precisions(kept.sizes, kept.sets, kept.factors, float(variance_of(law)))
         self._rebuilt = Rebuilt(kept)
         self._mixed = self._rebuilt.root @ self._rebuilt.root.T
         order = [(keys, weight) for keys in kept.sets for weight in range(len(kept.matrix))]
-        self._listed = list(zip(stored.families, order, strict=True))
+        self._listed = list(zip(families_, order, strict=True))
         self._by_key = {family.key: (family, place) for family, place in self._listed}
-        self._spreads: dict[Workload, tuple[Spread, ...]] = {}
+        self._spreads = Spreads()
 
     # -- which queries -------------------------------------------------------------------------
 
@@ -74,11 +118,13 @@ class Coarser:
             query[own.origin] = family.origin
             times = float(Fraction(family.factor, own.factor))
             return _Found(keys, weight, query, np.full(len(query), times))
+        if family.key in self._others:
+            return None
         names = set(family.classes)
         holding = [item for item in self._listed if names <= set(item[0].classes)]
         holding.sort(key=lambda item: (len(item[0].classes), len(item[0].origin)))
         for own, (keys, weight) in holding[:_TRIED]:
-            found = _sums(own, family)
+            found = sums(own, family)
             if found is not None:
                 return _Found(keys, weight, *found)
         return None
@@ -87,22 +133,16 @@ class Coarser:
 
     def spreads(self, workload: Workload) -> tuple[Spread, ...]:
         """What is known of each SELECT of a workload."""
-        found = self._spreads.get(workload)
-        if found is None:
-            kept = zip(workload.blocks, families(workload), strict=True)
-            found = tuple(self._spread(block, listed) for block, listed in kept)
-            if len(self._spreads) >= _KEPT:
-                self._spreads.clear()
-            self._spreads[workload] = found
-        return found
+        return self._spreads.of(workload, self._spread)
 
     def _spread(self, block: Block, listed: Sequence[Family | None]) -> Spread:
         width = len(block.weights)
         covariance = np.zeros((block.groups, width, width))
         known = np.zeros((block.groups, width), bool)
+        rounded: list[tuple[int, int, _Found, int]] = []
         for start, size, some in by_grouping(block, listed):
             found = self._placed(some)
-            if not found:
+            if not found or not size:
                 continue
             inner = self._covariance(list(found.values()), size)
             if inner is None:
@@ -111,7 +151,25 @@ class Coarser:
             covariance[np.ix_(rows, columns, columns)] = inner
             for column, each in found.items():
                 known[start + np.unique(each.query[each.query >= 0]), column] = True
-        return Spread(covariance, known, self._least)
+                rounded.append((start, column, each, size))
+
+        @functools.cache
+        def whole() -> Floats:
+            errors = np.zeros((block.groups, width))
+            for start, column, each, size in rounded:
+                rows = slice(start, start + size)
+                errors[rows, column] = self._whole(each, covariance[rows, column, column])
+            return errors
+
+        return Spread(covariance, known, self._least, whole=whole)
+
+    def _whole(self, found: _Found, noise: Floats) -> Floats:
+        """The mean squared errors of sums of whole numbers, by the variances of their estimates."""
+        size, scale = len(noise), float(self._mixed[found.weight, found.weight])
+        more, most = self._told.rounding(found.keys, scale, found.query, found.times, size)
+        near = np.minimum(noise + more, most)
+        whole = bool((found.times == np.rint(found.times)).all())
+        return near if whole else near + 1.0 / 12.0
 
     def _placed(self, some: Sequence[tuple[int, Family | None]]) -> dict[int, _Found]:
         placed = {column: self._find(f) for column, f in some if f is not None}
@@ -165,8 +223,7 @@ class Coarser:
 
     def answers(self, workload: Workload) -> tuple[Fitted, ...]:
         """The answers of each SELECT of a workload that are known."""
-        spreads = self.spreads(workload)
-        kept = zip(workload.blocks, families(workload), spreads, strict=True)
+        kept = zip(workload.blocks, families(workload), self.spreads(workload), strict=True)
         return tuple(Fitted(*self._block(b, listed), spread) for b, listed, spread in kept)
 
     def _block(self, block: Block, listed: Sequence[Family | None]) -> tuple[NDArray[Any], Floats]:
@@ -188,9 +245,24 @@ class Coarser:
         return shown, centre
 
 
-def _sums(own: Family, asked: Family) -> tuple[Ints, Floats] | None:
-    """Of each group of a table's family the query in which it counts (-1 for none), and how much;
-    None where the queries are no such sums.
+def _beside(tabled: Spread, mixed: Spread) -> Spread:
+    """What is known of a SELECT from tables, and what from a strategy or other tables beside them,
+    before which what follows from the tables stands back; the noises are independent.
+    """
+    own = mixed.known
+    rest = ~own[:, :, None] & ~own[:, None, :]
+    covariance = np.where(rest, tabled.covariance, mixed.covariance)
+    return Spread(
+        covariance,
+        own | tabled.known,
+        tabled.least,
+        whole=lambda: np.where(own, mixed.shown, tabled.shown),
+    )
+
+
+def sums(own: Family, asked: Family) -> tuple[Ints, Floats] | None:
+    """Of each group of a table's family, in the order of its grouping, the query in which it counts
+    (-1 for none), and how much; None where the queries are no such sums.
     """
     places = []
     for name, merged in own.classes.items():

@@ -47,7 +47,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.accounting.events import Event, Gaussian, Laplace
+from dpsql.accounting.events import Gaussian, Laplace, Law
 from dpsql.mechanisms.law import atoms, stddev
 from dpsql.mechanisms.quantile import half_width, simultaneous
 
@@ -58,7 +58,7 @@ _STEPS = 45  # of a bisection
 
 
 @functools.lru_cache(1024)
-def reach(law: Event, confidence: float, terms: int) -> float:
+def reach(law: Law, confidence: float, terms: int) -> float:
     """z: with this level, |sum a_i Z_i| <= z stddev ||a|| for any weights of `terms` noises."""
     s = stddev(law)
     if s == 0.0:
@@ -114,7 +114,7 @@ def _chernoff(rate: float, confidence: float) -> float:
     return float(np.min((moments + log) / x)) * (1.0 + 1e-9)
 
 
-def _two(law: Event, confidence: float, surely: float) -> float:
+def _two(law: Law, confidence: float, surely: float) -> float:
     """z for two answers, by parts of the directions; `surely` is a length that holds in all."""
     radius = math.ceil((8.5 if isinstance(law, Gaussian) else 38.0) * _parameter(law)) + 2
     chances = atoms(law, radius)
@@ -140,7 +140,7 @@ def _two(law: Event, confidence: float, surely: float) -> float:
     return float(lengths.max()) * (1.0 + 1e-9) / stddev(law)
 
 
-def _parameter(law: Event) -> float:
+def _parameter(law: Law) -> float:
     match law:
         case Gaussian(variance=variance):
             return math.sqrt(variance)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.accounting.events import Event
+from dpsql.accounting.events import Law
 from dpsql.mechanisms.answers import Answers
 from dpsql.mechanisms.noises import Noise
 from dpsql.mechanisms.uncertain import Uncertain
@@ -24,7 +24,7 @@ _WIDEST = 1 << 126  # half of what HUGEINT holds
 def estimate(
     select: CompiledSelect,
     noisy: NDArray[np.int64],
-    noise: Event | Noise,
+    noise: Law | Noise,
     factors: tuple[int, ...],
     confidence: float,
     *,
@@ -48,8 +48,7 @@ def estimate(
                 counts = _nearest(noisy[:, weight], factors[weight]).astype(np.int64)
                 found.append(Values("BIGINT", np.maximum(counts, 0) if clamp else counts))
             case Sum(weight=weight, unit=unit, type=type_):
-                exact = type_ == "HUGEINT" or type_.startswith("DECIMAL")
-                if exact:
+                if estimator.exact:
                     found.append(_sum(_nearest(noisy[:, weight], factors[weight]), unit, type_))
                 else:
                     found.append(Values("DOUBLE", _known(values.of(slot)).value))

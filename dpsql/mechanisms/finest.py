@@ -1,4 +1,4 @@
-"""The largest noise that will do, on one grid for all."""
+"""The largest noise that will do, on one grid for all; noise like another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
+from dpsql.curator.noise import LARGEST_SCALE, LARGEST_VARIANCE
+from dpsql.curator.quote import GaussianNoise, LaplaceNoise, Noise
 from dpsql.errors import UsageError
+from dpsql.mechanisms import gaussian, laplace
 
 _LEAST = Fraction(1, 1 << 40)  # of a variance or a scale: no noise is drawn that is not 0
 
@@ -41,6 +44,27 @@ def largest(
         middle = (low + high) // 2
         low, high = (middle, high) if fits(size(middle)) else (low, middle)
     return size(low)
+
+
+def most_noise(fits: Callable[[Noise], bool], like: Noise, steps: int) -> Noise:
+    """The largest noise of the same kind that `fits`, looked for near that one."""
+    match like:
+        case GaussianNoise(variance=guess):
+            most = Fraction(LARGEST_VARIANCE)
+            found = largest(lambda v: fits(gaussian.short(v)), guess, most, steps)
+            return gaussian.short(found)
+        case LaplaceNoise(scale=guess):
+            most = Fraction(LARGEST_SCALE)
+            return LaplaceNoise(largest(lambda b: fits(LaplaceNoise(b)), guess, most, steps))
+
+
+def alike(noise: Noise, variance: float) -> Noise:
+    """Noise of the same kind, of a variance at or just above the one given."""
+    match noise:
+        case GaussianNoise():
+            return gaussian.short(Fraction(variance))
+        case LaplaceNoise():
+            return laplace.of_variance(variance)
 
 
 def _short(size: Fraction) -> Fraction:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.accounting.events import Event
+from dpsql.accounting.events import Law
 from dpsql.accounting.stored import Stored
-from dpsql.mechanisms.noises import Alike, Joint, Noise
+from dpsql.mechanisms.noises import Alike, Joint, Noise, no_worse
 from dpsql.mechanisms.spread import Fitted, Spread
 from dpsql.query.canon import families, parts
 from dpsql.query.linear import Workload
@@ -35,7 +35,7 @@ class Found:
     used: tuple[int, ...]
     answered: Callable[[], Answered]
     spreads: tuple[Spread, ...] | None = None
-    law: Event | None = None
+    law: Law | None = None
 
     def better(self, other: Found) -> bool:
         """Whether some query has less variance than there, all being determined."""
@@ -62,11 +62,34 @@ class Found:
         )
 
 
-def better(one: Found | None, other: Found | None) -> Found | None:
-    """That of the lesser largest variance; the first of equals."""
-    if one is None or other is None:
-        return one or other
-    return other if other.worst < one.worst else one
+@dataclass(frozen=True, slots=True)
+class Enough:
+    """Whether what earlier releases say will do, and whether it nearly does: what some of them
+    say may then do.
+    """
+
+    will: Callable[[Found], bool]
+    near: Callable[[Found], bool]
+
+    def __call__(self, found: Found) -> bool:
+        return self.will(found)
+
+
+def better(
+    one: Found | None,
+    other: Found | None,
+    workload: Workload | None = None,
+    own: Found | None = None,
+) -> Found | None:
+    """That of the lesser largest variance; the first of those that are equal but for rounding.
+
+    Not the other where rounding makes it err more than what is the workload's `own`.
+    """
+    if other is None or (one is not None and not other.worst < one.worst * (1.0 - 1e-9)):
+        return one
+    if workload is None or own is None or other.worst == math.inf or other.used == own.used:
+        return other
+    return other if no_worse(workload, other.noises(workload), own.noises(workload)) else one
 
 
 @dataclass(frozen=True, slots=True, eq=False)

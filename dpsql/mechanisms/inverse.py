@@ -3,7 +3,7 @@
 With rows A (each scaled by 1 / its noise's stddev) and N = A'A, the best linear unbiased estimate
 of a query q that is a combination of the rows is q'x for any x with N x = A'y, and the covariance
 of two such is p'N^- q for any generalised inverse (Gauss, Markov; Aitken 1935; Rao 1973, 4a).
-Four ways, of which the first that applies is taken:
+Five ways, of which the first that applies is taken:
 
 **Disjoint** rows, each atom in one: N is diagonal where a row is one atom.
 
@@ -13,6 +13,8 @@ diagonalise N; E_T has the eigenvalue sum over measured S containing T of u_S pr
 (Xiao et al. 2023, arXiv:2305.08175; u_S the precision of the marginal on S).
 
 **By atoms** or **by rows**, whichever are fewer: the spectral inverse of N, or that of AA'.
+
+**Nested**, where these are too large: rows of which every two are nested or disjoint (`nested`).
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.design import Design
+from dpsql.mechanisms.disjoint import Disjoint
+from dpsql.mechanisms.nested import Nested
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -37,6 +41,7 @@ DENSE = 384  # atoms or rows of a spectral inverse, which takes some 10 ms
 ENTRIES = 1 << 20  # of a dense matrix of rows by atoms
 _RANK = 1e-11  # of the largest eigenvalue: less is nothing
 _CHECKED = 1 << 33  # multiplications that tell whether queries are combinations of rows
+_UNEVEN = 1e6  # of what two rows tell: then the lesser is lost in a sum of both
 _FAR = 1e-8  # of a query's largest weight: a residual below it is rounding
 
 
@@ -47,7 +52,13 @@ class Inverse(Protocol):
     def rank(self) -> int: ...
 
     def solve(self, seen: Floats) -> Floats:
-        """An x with N x = `seen`, which is A'y."""
+        """An x with N x = `seen`, which is A'y; or several, along the last axis."""
+        ...
+
+    def even(self, at: Ints) -> bool:
+        """Whether permutations of the atoms that permute the rows of each family take every group
+        to every other.
+        """
         ...
 
     def said(self, at: Ints, weights: Floats, groups: int) -> Said:
@@ -56,6 +67,11 @@ class Inverse(Protocol):
         the covariances, (groups, weights, weights), and which queries are combinations of rows.
         """
         ...
+
+
+def large(atoms: int, rows: int) -> bool:
+    """Whether a dense matrix of rows over atoms is too large to be fitted."""
+    return min(atoms, rows) > DENSE or atoms * rows > ENTRIES
 
 
 def inverse(
@@ -68,56 +84,22 @@ def inverse(
     if more:
         plain = sum(f.met for f, p in zip(design.families, precisions, strict=True) if p > 0.0)
         count = plain + sum(map(len, more))
-        if min(design.atoms, count) > DENSE or design.atoms * count > ENTRIES:
+        if large(design.atoms, count):
             return None
         own = _rows(design, precisions)
         rows = np.concatenate([own[own.any(axis=1)], *(each[each.any(axis=1)] for each in more)])
-        return _ByAtoms.of(rows) if design.atoms <= count else _ByRows.of(rows)
+        return _dense(rows)
     if all(
         len(np.unique(groups[groups >= 0])) == np.count_nonzero(groups >= 0)
         for groups in design.groups
     ):
-        return _disjoint(design, precisions)
+        return Disjoint.of(design, precisions)
     marginals = _marginals(design, precisions)
     if marginals is not None:
         return marginals
-    if min(design.atoms, design.rows) > DENSE or design.atoms * design.rows > ENTRIES:
-        return None
-    rows = _rows(design, precisions)
-    return _ByAtoms.of(rows) if design.atoms <= design.rows else _ByRows.of(rows)
-
-
-# -- disjoint rows ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Disjoint:
-    """Every row is one atom; `diagonal` has the information on each."""
-
-    diagonal: Floats
-
-    @property
-    def rank(self) -> int:
-        return len(self.diagonal)
-
-    def solve(self, seen: Floats) -> Floats:
-        return seen / self.diagonal
-
-    def said(self, at: Ints, weights: Floats, groups: int) -> Said:
-        count = len(weights)
-        found = np.zeros((groups, count, count))
-        inside = at >= 0
-        for i, j in itertools.combinations_with_replacement(range(count), 2):
-            each = (weights[i] * weights[j] / self.diagonal)[inside]
-            found[:, i, j] = found[:, j, i] = np.bincount(at[inside], each, groups)
-        return found, np.ones((groups, count), bool)
-
-
-def _disjoint(design: Design, precisions: Sequence[float]) -> _Disjoint:
-    diagonal = np.zeros(design.atoms)
-    for groups, weights, precision in zip(design.groups, design.weights, precisions, strict=True):
-        diagonal += np.where(groups >= 0, precision * weights.astype(np.float64) ** 2, 0.0)
-    return _Disjoint(diagonal)
+    if large(design.atoms, design.rows):
+        return Nested.of(design, precisions)
+    return _dense(_rows(design, precisions))
 
 
 # -- marginals -------------------------------------------------------------------------------------
@@ -136,18 +118,23 @@ class _Marginals:
         return sum(math.prod(self.shape[axis] - 1 for axis in axes) for axes in self.values)
 
     def solve(self, seen: Floats) -> Floats:
-        table = np.zeros(math.prod(self.shape))
-        table[self.order] = seen
-        found = np.zeros(self.shape)
+        table = np.zeros((*seen.shape[:-1], math.prod(self.shape)))
+        table[..., self.order] = seen
+        table = table.reshape(*seen.shape[:-1], *self.shape)
+        found = np.zeros(table.shape)
         for axes, value in self.values.items():
-            found += self._projected(table.reshape(self.shape), axes) / value
-        flat: Floats = found.reshape(-1)[self.order]
+            found += self._projected(table, axes) / value
+        flat: Floats = found.reshape(*seen.shape[:-1], -1)[..., self.order]
         return flat
 
+    def even(self, at: Ints) -> bool:
+        """Values of each axis may be exchanged."""
+        return bool((at >= 0).all()) and _cells(at, self.shape, self.order) is not None
+
     def _projected(self, table: Floats, axes: frozenset[int]) -> Floats:
-        for axis in range(len(self.shape)):
+        for axis in range(-len(self.shape), 0):
             mean = table.mean(axis=axis, keepdims=True)
-            table = table - mean if axis in axes else mean
+            table = table - mean if axis + len(self.shape) in axes else mean
         return table
 
     def said(self, at: Ints, weights: Floats, groups: int) -> Said:
@@ -204,13 +191,8 @@ def _marginals(design: Design, precisions: Sequence[float]) -> _Marginals | None
         weight = int(weights[0])
         if (groups < 0).any() or (weights != weight).any():
             return None
-        table = np.empty(design.atoms, np.int64)
-        table[order] = groups
-        table = table.reshape(shape)
-        axes = frozenset(
-            axis for axis in range(len(shape)) if (table != table.take([0], axis=axis)).any()
-        )
-        if len(np.unique(groups)) != math.prod(shape[axis] for axis in axes):
+        axes = _cells(groups, shape, order)
+        if axes is None:
             return None
         measured[axes] = measured.get(axes, 0.0) + precision * float(weight) ** 2
     values: dict[frozenset[int], float] = {}
@@ -223,6 +205,18 @@ def _marginals(design: Design, precisions: Sequence[float]) -> _Marginals | None
                     if axes <= above
                 )
     return _Marginals(shape, order.astype(np.int64), values)
+
+
+def _cells(groups: Ints, shape: tuple[int, ...], order: Ints) -> frozenset[int] | None:
+    """The axes of which groups of the atoms of a product are the cells; None for other groups."""
+    table = np.empty(len(groups), np.int64)
+    table[order] = groups
+    table = table.reshape(shape)
+    axes = frozenset(
+        axis for axis in range(len(shape)) if (table != table.take([0], axis=axis)).any()
+    )
+    found = len(np.unique(groups)) == math.prod(shape[axis] for axis in axes)
+    return axes if found else None
 
 
 # -- spectral inverses -----------------------------------------------------------------------------
@@ -239,6 +233,17 @@ def _rows(design: Design, precisions: Sequence[float]) -> Floats:
         found[start + groups[inside], inside] = weights[inside] * math.sqrt(precision)
         start += family.met
     return found
+
+
+def _dense(rows: Floats) -> _ByAtoms | _ByRows:
+    """By atoms or by rows, whichever are fewer; and by rows where some tell far more than others,
+    for their decomposition does not add what they tell.
+    """
+    count, atoms = rows.shape
+    told = np.einsum("ra,ra->r", rows, rows)
+    if atoms > count or (count <= DENSE and told.max() > _UNEVEN * told.min()):
+        return _ByRows.of(rows)
+    return _ByAtoms.of(rows)
 
 
 def _spectral(gram: Floats) -> tuple[Floats, Floats]:
@@ -269,7 +274,10 @@ class _ByAtoms:
         return cls((scaled / values) @ scaled.T, lost, len(values))
 
     def solve(self, seen: Floats) -> Floats:
-        return self.inner @ seen
+        return seen @ self.inner
+
+    def even(self, at: Ints) -> bool:
+        return False
 
     def said(self, at: Ints, weights: Floats, groups: int) -> Said:
         count = len(weights)
@@ -320,9 +328,12 @@ class _ByRows:
         return cls(vectors.T @ even, values, covariance)
 
     def solve(self, seen: Floats) -> Floats:
-        found = self.covariance @ (self.basis @ seen / self.lengths)
+        found = (seen @ self.basis.T / self.lengths) @ self.covariance
         x: Floats = (found / self.lengths) @ self.basis
         return x
+
+    def even(self, at: Ints) -> bool:
+        return False
 
     def said(self, at: Ints, weights: Floats, groups: int) -> Said:
         count, atoms = len(weights), self.basis.shape[1]

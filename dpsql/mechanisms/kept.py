@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.book import Name
-from dpsql.accounting.events import Gaussian
 from dpsql.accounting.releases import Releases
 from dpsql.accounting.stored import Stored
 from dpsql.mechanisms.lines import changes
@@ -54,12 +53,19 @@ class Kept:
         return self._seen, self._counted
 
     def copy(self) -> Kept:
-        other = Kept(self._releases, self.name)
+        other = Kept(self._releases, self.name, others=self._others)
         other._seen, other._counted = self._seen, self._counted
         other.columns, other._stored = self.columns.copy(), self._stored.copy()
         other._unread = self._unread.copy()
         other._by_key = {key: list(seqs) for key, seqs in self._by_key.items()}
         other._told, other._changes = dict(self._told), dict(self._changes)
+        return other
+
+    def until(self, seq: int) -> Kept:
+        """Those of earlier charges."""
+        other = self.copy()
+        other._told, other._changes = {}, {}
+        other.columns = OrderedDict(item for item in self.columns.items() if item[0] < seq)
         return other
 
     def refresh(self) -> None:
@@ -105,15 +111,15 @@ class Kept:
     def rests(self, seq: int) -> tuple[int, ...]:
         """The releases that an answer was made from when it was bought, as far as they are kept."""
         stored = self.read(seq)
-        if stored is None or not stored.rests or not isinstance(stored.law, Gaussian):
+        if stored is None or not stored.rests:
             return ()
         others = [other for other in stored.rests if other in self.columns]
-        return tuple(sorted([seq, *(other for other in others if self.gaussian(other))]))
+        return tuple(sorted([seq, *(other for other in others if self.fits(other))]))
 
     def read(self, seq: int) -> Stored | None:
         """What charge `seq` released; None where that is lost."""
         if seq not in self._stored:
-            self._take(seq, self._releases.read(self.name, seq))
+            self._take(seq, self._releases.read(self.name, seq, others=self._others))
         return self._stored[seq]
 
     def _take(self, seq: int, stored: Stored | None) -> None:
@@ -131,7 +137,7 @@ class Kept:
 
     def may_follow(self, family: Family) -> bool:
         """Whether nothing speaks against a family's queries being combinations of what was
-        measured with Gaussian noise: where they change, some of those do as well.
+        measured: where they change, some of those do as well.
         """
         for name, classes in family.classes.items():
             told = self._told_apart(name)
@@ -165,15 +171,15 @@ class Kept:
         return found
 
     def _newer(self, name: str, last: int) -> Iterator[Family]:
-        """The families that depend on a column, of Gaussian releases after charge `last`."""
+        """The families that depend on a column, of releases after charge `last`."""
         newer = itertools.takewhile(lambda item: item[0] > last, reversed(self.columns.items()))
         for seq in [seq for seq, columns in newer if name in columns]:
             stored = self.read(seq)
-            if stored is not None and isinstance(stored.law, Gaussian):
+            if stored is not None:
                 yield from (family for family in stored.families if name in family.classes)
 
     def linked(self, asked: Columns) -> list[int]:
-        """The Gaussian releases that share columns with a question, directly or through others.
+        """The releases that share columns with a question, directly or through others.
 
         What depends on no column, a total, is linked with everything.
         """
@@ -187,12 +193,15 @@ class Kept:
                 met.update(more)
                 reached.update(*more)
                 left = [columns for columns in left if columns not in met]
-        return [seq for seq, c in list(self.columns.items()) if c in met and self.gaussian(seq)]
+        return [seq for seq, c in list(self.columns.items()) if c in met and self.fits(seq)]
 
-    def gaussian(self, seq: int) -> bool:
-        """Whether a release is kept and can be fitted to others."""
+    def fits(self, seq: int) -> bool:
+        """Whether a release is kept, and what it says may be looked at before it is paid for.
+
+        Which tables were chosen in rounds is itself what was released.
+        """
         stored = self.read(seq)
-        return stored is not None and isinstance(stored.law, Gaussian)
+        return stored is not None and not (self._others and stored.picked is not None)
 
     def families(self, seq: int) -> tuple[Family, ...]:
         """Of a release that is kept."""
@@ -201,14 +210,14 @@ class Kept:
         return stored.families
 
     def tabled(self, seq: int) -> bool:
-        """Whether a release is kept that was measured in residual tables."""
+        """Whether a release is kept of tables that answer alone."""
         stored = self.read(seq)
-        return stored is not None and stored.tabled is not None
+        return stored is not None and stored.apart
 
     def mixed(self, seq: int) -> bool:
-        """Whether a release is kept that was measured through a strategy."""
+        """Whether a release is kept that was measured through a strategy, or in rounds."""
         stored = self.read(seq)
-        return stored is not None and (bool(stored.mixes) or stored.tabled is not None)
+        return stored is not None and (bool(stored.mixes) or stored.apart)
 
 
 def _coarser(merged: Ints, finer: Classes) -> bool:

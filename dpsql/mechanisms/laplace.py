@@ -7,6 +7,7 @@ integers of L1 sensitivity D with P(z) ~ exp(-|z| / b) on each are D/b-private, 
 from __future__ import annotations
 
 import functools
+import math
 from fractions import Fraction
 
 from dpsql.accounting.events import PICO, Laplace
@@ -45,6 +46,12 @@ def noise_at_rho(sensitivity: int, largest: int, rho: int) -> LaplaceNoise:
         else:
             low = middle
     return _checked(high)
+
+
+def of_variance(variance: float) -> LaplaceNoise:
+    """Noise of that variance 1 / (2 sinh^2(1 / (2b))), or just above; no more than can be drawn."""
+    scale = _short(Fraction(0.5 / math.asinh(math.sqrt(0.5 / variance)) * (1.0 + 1e-12)))
+    return LaplaceNoise(min(scale, Fraction(LARGEST_SCALE)))
 
 
 def _short(scale: Fraction) -> Fraction:

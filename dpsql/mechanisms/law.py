@@ -14,13 +14,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.accounting.events import Event, Gaussian, Laplace
+from dpsql.accounting.events import Gaussian, Laplace, Law
 
 _SUMMED = 512.0  # up to this stddev the Gaussian's atoms are summed
 _REACH = 12.0  # stddevs, beyond which they are nothing: below 1e-30
 
 
-def stddev(law: Event) -> float:
+def stddev(law: Law) -> float:
     """The standard deviation of the noise, in rows: below `sqrt(variance)` when that is small."""
     match law:
         case Gaussian(variance=variance):
@@ -36,17 +36,17 @@ def stddev(law: Event) -> float:
             return 0.0 if y > 1400.0 else math.sqrt(0.5) / math.sinh(y / 2.0)
 
 
-def nominal(law: Event) -> float:
+def nominal(law: Law) -> float:
     """The variance by which noise is compared and combined: of Gaussian noise its parameter."""
     return float(law.variance) if isinstance(law, Gaussian) else stddev(law) ** 2
 
 
-def coverage(law: Event, half_width: int) -> float:
+def coverage(law: Law, half_width: int) -> float:
     """P(|Z| <= half_width), within 1e-12."""
     return 1.0 - tail(law, half_width)
 
 
-def tail(law: Event, h: int) -> float:
+def tail(law: Law, h: int) -> float:
     """P(|Z| > h), rounded up by less than 1e-12.
 
     Gaussian of a large stddev s: with f(x) = exp(-x^2 / (2 s^2)) and x = h + 1/2, the formula of
@@ -74,7 +74,7 @@ def tail(law: Event, h: int) -> float:
             return 2.0 * math.exp(-y * (h + 1)) / (1.0 + math.exp(-y))
 
 
-def atoms(law: Event, radius: int) -> NDArray[np.float64]:
+def atoms(law: Law, radius: int) -> NDArray[np.float64]:
     """P(Z = k) for k = -radius ... radius."""
     points = np.arange(-radius, radius + 1, dtype=np.float64)
     match law:

@@ -1,11 +1,14 @@
-"""Which earlier releases are tried for a question: in what order, and which are whole tables."""
+"""Which earlier releases are tried for a question: in what order, and how many."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
-from dpsql.accounting.events import Gaussian
+import numpy as np
+from numpy.typing import NDArray
+
 from dpsql.accounting.stored import Stored
 from dpsql.mechanisms.kept import Columns, Kept
 from dpsql.mechanisms.precision import stddev_of, variance_of
@@ -17,8 +20,11 @@ MOST = 256  # releases that are fitted together
 
 
 def is_few(workload: Workload) -> bool:
-    """Whether a workload is of one query, or of two of one block."""
-    return workload.size == 1 or (workload.size == 2 and len(workload.blocks) == 1)
+    """Whether a workload is of one query, or of two of one block that are not the same."""
+    if workload.size == 1 or workload.size > 2 or len(workload.blocks) > 1:
+        return workload.size == 1
+    keys = [family.key for family in families(workload)[0] if family is not None]
+    return len(set(keys)) == len(keys)
 
 
 def columns(workload: Workload) -> Columns:
@@ -65,9 +71,38 @@ def tables(kept: Kept, asked: Columns) -> list[tuple[int, ...]]:
 
 def is_whole(stored: Stored) -> bool:
     """Whether every combination of the classes of its columns was counted apart from others."""
-    if not isinstance(stored.law, Gaussian) or stored.mixes or stored.tabled is not None:
+    if stored.mixes or stored.apart:
         return False
     if len(stored.families) != 1:
         return False
     (family,) = stored.families
     return family.met == len(family.groups)
+
+
+def together(
+    kept: Kept, order: Sequence[int], work: int, small: float, *, past: bool = False
+) -> tuple[int, ...]:
+    """As many of the first releases as can be fitted together; `past` the first that cannot be
+    fitted at all."""
+    from dpsql.mechanisms.design import CELLS, meet, size
+
+    classes: dict[str, NDArray[np.int64]] = {}
+    chosen: list[int] = []
+    count = known = 0
+    for seq in order[:MOST]:
+        listed = kept.families(seq)
+        met = meet(listed, CELLS, classes)
+        count, known = count + len(listed), known + rows(kept, seq)
+        if met is None or count * size(met) > work or min(known, size(met)) > small:
+            if past and not chosen:
+                count = known = 0
+                continue
+            break
+        classes = met
+        chosen.append(seq)
+    return tuple(chosen)
+
+
+def rows(kept: Kept, seq: int) -> int:
+    """How many queries a release measured, of which somebody may be counted in."""
+    return sum(family.met for family in kept.families(seq))

@@ -21,16 +21,14 @@ from dpsql.accounting.stored import Stored
 from dpsql.curator.noise import LARGEST_VARIANCE
 from dpsql.domain import Domain
 from dpsql.mechanisms.fit import Model
-from dpsql.mechanisms.noises import Alike, Joint, Noise
+from dpsql.mechanisms.noises import Alike, Bounded, Joint, Noise
 from dpsql.mechanisms.spread import Fitted, Spread
 from dpsql.query.canon import Family, families
-from dpsql.query.linear import Block, Grouping, Term, Weight, Workload
-from dpsql.query.predicate import ALWAYS
+from dpsql.query.linear import Workload, whole
 
 Floats: TypeAlias = NDArray[np.float64]
 
 _NOTHING = 1e-11  # of the largest eigenvalue
-_COUNT = Weight((Term(ALWAYS),))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,15 +81,10 @@ class Marginal:
 @functools.lru_cache(8)
 def marginal(domain: Domain) -> Marginal:
     """The whole marginal of all columns of a domain, of which there is one at least."""
-    keys, stride = [], domain.cells
-    for name, size in zip(domain.names, domain.sizes, strict=True):
-        stride //= size
-        keys.append((domain.project([name]), np.arange(size), stride))
-    grouping = Grouping(tuple(keys), np.arange(domain.cells))
-    workload = Workload(domain, (Block(ALWAYS, (_COUNT,), (grouping,)),))
+    workload = whole(domain)
     ((family,),) = families(workload)
     assert family is not None
-    model = Model.of([(family, Fraction(1))])
+    model = Model.of([(family, Gaussian(1, Fraction(1)))])
     assert model is not None  # its rows are disjoint
     return Marginal(domain, workload, family, model)
 
@@ -108,7 +101,7 @@ def _largest(inner: Floats, noise: Noise) -> float:
     if not inner.any():
         return math.inf
     match noise:
-        case Alike(worst=worst):
+        case Alike(worst=worst) | Bounded(worst=worst):
             return float(worst / np.linalg.eigvalsh(inner)[:, -1].max())
         case Joint(fitted=fitted):
             found = zip(inner, fitted.spread.covariance, strict=True)

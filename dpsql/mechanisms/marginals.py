@@ -1,16 +1,17 @@
-"""Residual plans of statements: CUBE, ROLLUP and GROUPING SETS measured by what their tables share.
+"""Residual plans: CUBE, ROLLUP, GROUPING SETS and single tables, measured by what they share.
 
-Every grouping of a SELECT that lists all combinations of its keys' groups is a table; a plan of
-least weighted squared error (`residual`) says how much of the price each residual table gets, and
-whole factors realise it with noise of one law (Xiao et al. 2023, arXiv:2305.08175). Each grouping
-weighs the same, not each group. Several aggregates of a group are mixed as the best strategy for
-one group alone mixes them.
+Every grouping that lists all combinations of its keys' groups is a table; a plan of least weighted
+squared error (`residual`) says how much of the price each residual table gets, and whole factors
+realise it with noise of one law (Xiao et al. 2023, arXiv:2305.08175). Several aggregates of a group
+are mixed as the best strategy for one group alone mixes them.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,16 +23,17 @@ from dpsql.accounting.stored import Stored
 from dpsql.accounting.tabled import Tabled
 from dpsql.mechanisms.axes import Identity
 from dpsql.mechanisms.clusters import part_of
-from dpsql.mechanisms.factorization import mixing
 from dpsql.mechanisms.found import Answered
+from dpsql.mechanisms.full import Read, Same, read
 from dpsql.mechanisms.law import stddev
+from dpsql.mechanisms.mixing import importance, mixing
 from dpsql.mechanisms.noises import Joint, Noise
 from dpsql.mechanisms.residual import even, plan
 from dpsql.mechanisms.spread import Fitted, Spread
-from dpsql.mechanisms.tables import Ints, Keys, Precisions, Rebuilt
+from dpsql.mechanisms.tables import Floats, Ints, Keys, Precisions, Rebuilt
 from dpsql.query.canon import families
 from dpsql.query.contrasts import Contrast
-from dpsql.query.linear import Block, Grouping, Workload
+from dpsql.query.linear import Block, Workload
 from dpsql.query.strategy import Residuals, Strategy
 
 _LEAST = 1 << 6  # factor of a residual table: the plan is realised within 1 / 128
@@ -40,173 +42,283 @@ _HEAVIEST = 1 << 22  # weight: sums of 2^40 rows have 62 bits
 _GAP = 1e-2  # that the largest error may be above the least
 _SETS = 1 << 10  # of keys, all subsets of the groupings
 _KEYS = 12  # of a grouping
+_KEPT = 8  # noises whose spreads are remembered
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marginals:
-    """A residual plan for a workload of one block, and how answers are made of its values.
+    """A residual plan for a workload, and how answers are made of its values.
 
-    Of each grouping `places` has its table's keys, and where in the table each group is. `ratio` is
-    the error to that of the best strategy; None where not everybody counts alike in all tables.
+    Its blocks count the same, so many `times`, by other keys. Of each grouping of all blocks
+    `places` has its table's keys, and where in the table each group is. `ratio` is the error to
+    that of the best strategy; None where not everybody counts alike in all tables.
     """
 
     workload: Workload
     part: Residuals
     places: tuple[tuple[Keys, Ints], ...]
+    times: tuple[int, ...]
     strategy: Strategy
     ratio: float | None
+    _known: dict[Gaussian, tuple[Spread, ...]] = dataclasses.field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    def made_for(self, workload: Workload) -> Marginals:
+        """The same for another workload of the same queries in the same order. Raises ValueError
+        where they are no tables of the same keys there.
+        """
+        same, every = Same.of(workload), range(len(workload.blocks))
+        found = read(workload, every)
+        if same is None or same.times != self.times or found.sizes != self.part.sizes:
+            raise ValueError("other tables")
+        if len(found.places) != len(self.places) or not all(
+            keys == known and np.array_equal(at, place)
+            for (keys, at), (known, place) in zip(found.places, self.places, strict=True)
+        ):
+            raise ValueError("other tables")
+        part = dataclasses.replace(
+            self.part, workload=_measured(workload, same, found, self.part.sets)
+        )
+        return dataclasses.replace(
+            self, workload=workload, part=part, places=found.places, strategy=Strategy((part,))
+        )
+
+    def _blocks(self) -> Iterator[tuple[tuple[tuple[Keys, Ints], ...], int]]:
+        """Of each block its groupings' places, and its times."""
+        start = 0
+        for block, times in zip(self.workload.blocks, self.times, strict=True):
+            stop = start + len(block.groupings)
+            yield self.places[start:stop], times
+            start = stop
 
     def spreads(self, law: Gaussian) -> tuple[Spread, ...]:
-        """What will be known of the answers, before anything is measured."""
-        part, width = self.part, self.part.width
+        """What will be known of the answers of each block, before anything is measured."""
+        found = self._known.get(law)
+        if found is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            found = self._known[law] = self._spreads(law)
+        return found
+
+    def _spreads(self, law: Gaussian) -> tuple[Spread, ...]:
+        part = self.part
         told = Precisions(part.sizes, part.sets, part.factors, float(law.variance))
         inverse = np.linalg.inv(part.matrix.astype(np.float64))
         inner = inverse @ inverse.T
-        each = [np.full(len(at), told.variance(keys)) for keys, at in self.places]
-        covariance = np.concatenate(each)[:, None, None] * inner
-        return (Spread(covariance, np.ones((len(covariance), width), bool), stddev(law)),)
+        return tuple(
+            _spread(told, inner, places, times, stddev(law)) for places, times in self._blocks()
+        )
 
     def noises(self, law: Gaussian) -> tuple[Noise, ...]:
         """The noise of the answers, whatever they are."""
-        (spread,) = self.spreads(law)
-        shape = spread.known.shape
-        return (Joint(Fitted(np.zeros(shape, np.int64), np.zeros(shape), spread)),)
+        found = []
+        for spread in self.spreads(law):
+            shape = spread.known.shape
+            found.append(Joint(Fitted(np.zeros(shape, np.int64), np.zeros(shape), spread)))
+        return tuple(found)
+
+    def fitted(self, noisy: NDArray[Any], law: Gaussian) -> list[Fitted]:
+        """The answers of each block from the noisy values."""
+        rebuilt, width = Rebuilt(self._tabled(noisy)), self.part.width
+        found = []
+        for (places, times), spread in zip(self._blocks(), self.spreads(law), strict=True):
+            centre = [rebuilt.cells(keys).reshape(-1, width)[at] for keys, at in places]
+            shown = [rebuilt.whole(keys).reshape(-1, width)[at] for keys, at in places]
+            found.append(
+                Fitted(np.concatenate(shown) * times, np.concatenate(centre) * times, spread)
+            )
+        return found
 
     def answered(self, values: Sequence[NDArray[Any]], law: Gaussian) -> Answered:
         """The answers from the noisy values."""
         (noisy,) = values
+        found = self.fitted(noisy, law)
+        return Answered(tuple(some.shown for some in found), tuple(map(Joint, found)), 1)
+
+    def tables(self, noisy: NDArray[Any]) -> Ints:
+        """The whole numbers of all tables, (groups, weights)."""
         rebuilt, width = Rebuilt(self._tabled(noisy)), self.part.width
-        centre = [rebuilt.cells(keys).reshape(-1, width)[at] for keys, at in self.places]
-        shown = [rebuilt.whole(keys).reshape(-1, width)[at] for keys, at in self.places]
-        (spread,) = self.spreads(law)
-        fitted = Fitted(np.concatenate(shown), np.concatenate(centre), spread)
-        return Answered((fitted.shown,), (Joint(fitted),), 1)
+        return np.concatenate([rebuilt.whole(keys).reshape(-1, width) for keys in self.part.sets])
 
     def stored(
         self, values: Sequence[NDArray[Any]], law: Gaussian, shown: Sequence[NDArray[Any]]
     ) -> Stored | None:
         """What a ledger keeps of it; None where it cannot. What is `shown` follows from that."""
         (noisy,) = values
-        rebuilt, width = Rebuilt(self._tabled(noisy)), self.part.width
-        tables = [rebuilt.whole(keys).reshape(-1, width) for keys in self.part.sets]
-        return Stored.residuals(self.part, noisy, law, np.concatenate(tables))
+        return Stored.residuals(self.part, noisy, law, self.tables(noisy))
 
     def unmeasured(self, law: Gaussian) -> Stored | None:
         """What a ledger would keep if all values were 0."""
+        return self.stored([self.zeros()], law, [])
+
+    def zeros(self) -> Ints:
+        """As many values as are measured, all 0."""
         rows = len(self.part.matrix)
-        zeros = np.zeros((self.part.size // rows, rows), np.int64)
-        return self.stored([zeros], law, [])
+        return np.zeros((self.part.size // rows, rows), np.int64)
 
     def _tabled(self, noisy: NDArray[Any]) -> Tabled:
         part = self.part
         return Tabled(part.sizes, part.sets, part.factors, part.matrix, noisy)
 
 
-def marginals(workload: Workload, *, largest: bool = False) -> Marginals | None:
-    """The residual plan for a workload of one block with several sets of keys: that of least total
-    squared error, or of the least `largest` one.
+def _spread(
+    told: Precisions,
+    inner: Floats,
+    places: Sequence[tuple[Keys, Ints]],
+    times: int,
+    least: float,
+) -> Spread:
+    """What is known of a block; `inner` (weights, weights) is what is mixed in a group."""
+    each = [np.full(len(at), told.variance(keys)) for keys, at in places]
+    covariance = np.concatenate(each)[:, None, None] * (inner * times**2)
+    scales = np.diag(inner).tolist()
 
-    None where its groupings are no full tables, where these are too large, or where the weights of
-    a group cannot be mixed.
+    @functools.cache
+    def whole() -> Floats:
+        errors = [
+            np.stack([told.whole(keys, scale)[at] for scale in scales], axis=1)
+            for keys, at in places
+        ]
+        return np.concatenate(errors) * float(times**2)
+
+    return Spread(covariance, np.ones(covariance.shape[:2], bool), least, whole=whole)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ideal:
+    """A residual plan that is still to be put into whole numbers.
+
+    `workload` is what is answered, and `made` what is measured of it: with the factors `ideal` and
+    a row whose weights the matrix makes `squared` long the sensitivity is 1. `much` is what the
+    variance of a grouping's groups adds to the error: the weighted sum of squares, or the `largest`
+    square, at a variance of 1. No plan has less than `lower`; 0 where none is known.
     """
-    if len(workload.blocks) != 1:
+
+    workload: Workload
+    made: Workload
+    found: Read
+    times: tuple[int, ...]
+    sets: tuple[Keys, ...]
+    ideal: tuple[float, ...]
+    matrix: Ints
+    squared: float
+    much: tuple[float, ...]
+    largest: bool
+    error: float
+    lower: float
+
+    @property
+    def least(self) -> float:
+        """The smallest factor at a sensitivity of 1."""
+        return min(self.ideal)
+
+    def solved(self, scale: float) -> Marginals:
+        """The plan at about this sensitivity. Raises ValueError where it cannot be measured."""
+        factors = tuple(max(round(each * scale), 1) for each in self.ideal)
+        part = Residuals(self.made, self.found.sizes, self.sets, factors, self.matrix)
+        heaviest = max(weight.largest for weight in self.made.blocks[0].weights)
+        moved = sum((heaviest * int(row)) ** 2 for row in np.abs(self.matrix).sum(axis=1))
+        if part.scale * moved > _SCALE:
+            raise ValueError("a row moves the values too far")
+        ratio = None
+        if self.lower:
+            told = Precisions(part.sizes, part.sets, factors, part.scale * self.squared)
+            error = _error(told, self.found, self.much, self.largest)
+            ratio = max(1.0, math.sqrt(error / self.lower))
+        places, strategy = self.found.places, Strategy((part,))
+        return Marginals(self.workload, part, places, self.times, strategy, ratio)
+
+
+def marginals(workload: Workload, *, largest: bool = False) -> Marginals | None:
+    """The residual plan for a workload with several sets of keys: that of least total squared
+    error, or of the least `largest` one.
+
+    None where its groupings are no full tables of the same counts, where these are too large, or
+    where the weights of a group cannot be mixed.
+    """
+    found = ideal_of(workload, importance(workload, largest=largest), largest=largest)
+    try:
+        return None if found is None else found.solved(_LEAST / found.least)
+    except ValueError:
         return None
-    (block,) = workload.blocks
-    read = _read(block)
-    if read is None:
+
+
+def ideal_of(
+    workload: Workload, wanted: Sequence[Floats], *, largest: bool = False
+) -> Ideal | None:
+    """The residual plan, as the weights of errors (groups, weights) of each block have it."""
+    same, every = Same.of(workload), range(len(workload.blocks))
+    if same is None:
         return None
-    sizes, axes, places = read
-    heaviest = max(weight.largest for weight in block.weights)
-    weights: dict[Keys, float] = {}
-    for keys, at in places:
-        weights[keys] = weights.get(keys, 0.0) + 1.0 / len(at)
-    if len(weights) < 2 or max(map(len, weights)) > _KEYS or heaviest > _HEAVIEST:
+    found = read(workload, every)
+    heaviest = max(weight.largest for weight in same.weights)
+    deepest = max((len(keys) for keys, _ in found.places), default=0)
+    if len(found.blocks) < len(every) or found.number < 2:
         return None
-    tables = list(weights)
-    each = [Identity(n) for n in sizes]
+    if deepest > _KEYS or heaviest > _HEAVIEST:
+        return None
+    try:
+        matrix, squared = mixing(_measured(workload, same, found, [()]))
+    except ValueError:  # weights too large to be mixed, or that cannot be told apart
+        return None
+    much = _much(workload, same, matrix, wanted, largest)
+    answers = {keys: len(at) for keys, at in found.places}
+    tables, each = list(answers), [Identity(n) for n in found.sizes]
     if largest:
-        best = even(each, tables, gap=_GAP)
-        found, least = best.plan, best.bound
+        worst: dict[Keys, float] = {}
+        for (keys, _), own in zip(found.places, much, strict=True):
+            worst[keys] = max(worst.get(keys, 0.0), own)
+        best = even(each, tables, 1 / np.array([worst[keys] for keys in tables]), gap=_GAP)
+        chosen, error, lower = best.plan, best.worst, best.bound
     else:
-        found = plan(each, tables, np.array(list(weights.values())))
-        least = found.total(0.5)
-    sets = found.closure.columns
+        weights = dict.fromkeys(tables, 0.0)
+        for (keys, _), own in zip(found.places, much, strict=True):
+            weights[keys] += own / answers[keys]
+        chosen = plan(each, tables, np.array([weights[keys] for keys in tables]))
+        error = lower = chosen.total(0.5)
+    sets = chosen.closure.columns
     if len(sets) > _SETS:
         return None
-    groupings = tuple(_grouping(keys, sizes, axes) for keys in sets)
-    made = part_of(Workload(workload.domain, (Block(block.where, block.weights, groupings),)), [0])
+    made = _measured(workload, same, found, sets)
     (listed,) = families(made)
     if None in listed:
         return None
-    norms = [math.prod(Contrast(sizes[key]).norm for key in keys) for keys in sets]
-    ideal = [
-        math.sqrt(share / norm) for share, norm in zip(found.shares.tolist(), norms, strict=True)
-    ]
-    factors = tuple(max(round(x * _LEAST / min(ideal)), 1) for x in ideal)
-    try:
-        matrix = mixing(made)
-        part = Residuals(made, sizes, sets, factors, matrix)
-    except ValueError:  # weights too large to be mixed, or that cannot be told apart
-        return None
-    moved = sum((heaviest * int(row)) ** 2 for row in np.abs(matrix).sum(axis=1))
-    if part.scale * moved > _SCALE:
-        return None
-    ratio = None
-    if matrix.size == 1 and listed[0] is not None and not listed[0].classes:  # the total
-        told = Precisions(sizes, sets, factors, float(part.scale))  # at rho = 1/2
-        errors = [told.variance(keys) for keys, _ in places]
-        ratio = max(1.0, math.sqrt((max(errors) if largest else sum(errors)) / least))
-    return Marginals(workload, part, tuple(places), Strategy((part,)), ratio)
+    norms = [math.prod(Contrast(found.sizes[key]).norm for key in keys) for keys in sets]
+    shares = zip(chosen.shares.tolist(), norms, strict=True)
+    ideal = tuple(math.sqrt(share / norm / squared) for share, norm in shares)
+    alike = matrix.size == 1 and listed[0] is not None and not listed[0].classes  # the total
+    return Ideal(
+        workload, made, found, same.times, sets, ideal, matrix, squared, much, largest,
+        error * squared, lower * squared if alike else 0.0,
+    )  # fmt: skip
 
 
-_Axis = tuple[Any, Ints]  # a domain, and the group of each of its cells
-_Read = tuple[tuple[int, ...], list[_Axis], list[tuple[Keys, Ints]]]
+def _measured(workload: Workload, same: Same, found: Read, sets: Sequence[Keys]) -> Workload:
+    """What all blocks of a workload count, by all groups of these sets of keys."""
+    groupings = tuple(found.grouping(keys) for keys in sets)
+    block = Block(workload.blocks[0].where, same.weights, groupings)
+    return part_of(Workload(workload.domain, (block,)), [0])
 
 
-def _read(block: Block) -> _Read | None:
-    """The keys of a block as axes: their sizes, their groups, and of each grouping its keys and
-    where in their table its groups are; None unless all groupings are full tables."""
-    number: dict[int, int] = {}
-    listed: list[Ints] = []  # the codes of each key that are answered
-    owned: list[_Axis] = []
-    found: list[list[tuple[int, Ints]]] = []  # of each grouping: key, and rank of each group
-    for grouping in block.groupings:
-        own, size = [], 1
-        if not grouping.size:
-            return None
-        strides = [stride for _, _, stride in grouping.keys]
-        for at, (domain, table, stride) in enumerate(grouping.keys):
-            codes = grouping.listed // stride
-            codes = codes % (strides[at - 1] // stride) if at else codes
-            values, ranks = np.unique(codes, return_inverse=True)
-            key = number.setdefault(id(table), len(number))
-            if key == len(listed):
-                listed.append(values)
-                ranked = np.searchsorted(values, table).clip(max=len(values) - 1)
-                owned.append((domain, ranked.astype(np.int64)))
-            elif not np.array_equal(listed[key], values):
-                return None
-            own.append((key, ranks.reshape(-1)))
-            size *= len(values)
-        if size != grouping.size or len({key for key, _ in own}) < len(own):
-            return None
-        found.append(own)
-    kept = [key for key, values in enumerate(listed) if len(values) > 1]  # others tell nothing
-    sizes = tuple(len(listed[key]) for key in kept)
-    places = []
-    for own, grouping in zip(found, block.groupings, strict=True):
-        ranks_of = dict(own)
-        keys = tuple(at for at, key in enumerate(kept) if key in ranks_of)
-        place = np.zeros(grouping.size, np.int64)
-        for axis in keys:
-            place = place * sizes[axis] + ranks_of[kept[axis]]
-        places.append((keys, place))
-    return sizes, [owned[key] for key in kept], places
+def _much(
+    workload: Workload, same: Same, matrix: Ints, wanted: Sequence[Floats], largest: bool
+) -> tuple[float, ...]:
+    """By how much the variance of its groups counts for each grouping."""
+    inverse = np.linalg.inv(matrix.astype(np.float64))
+    inner = (inverse**2).sum(axis=1)
+    found = []
+    for block, times, own in zip(workload.blocks, same.times, wanted, strict=True):
+        start = 0
+        for grouping in block.groupings:
+            each = own[start : start + grouping.size] * (inner * times**2)
+            found.append(float(each.max() if largest else each.sum()))
+            start += grouping.size
+    return tuple(found)
 
 
-def _grouping(keys: Keys, sizes: Sequence[int], axes: Sequence[_Axis]) -> Grouping:
-    """All combinations of the groups of some keys, the last key running fastest."""
-    shape = [sizes[key] for key in keys]
-    strides = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
-    own = tuple((*axes[key], stride) for key, stride in zip(keys, strides, strict=True))
-    return Grouping(own, np.arange(math.prod(shape)))
+def _error(told: Precisions, found: Read, much: Sequence[float], largest: bool) -> float:
+    """The weighted sum of squared errors, or the largest one."""
+    places = zip(found.places, much, strict=True)
+    errors = [own * told.variance(keys) for (keys, _), own in places]
+    return max(errors) if largest else math.fsum(errors)

@@ -6,6 +6,7 @@ import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,8 @@ from dpsql.query.linear import Workload
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+_ENTRIES = 1 << 22  # of covariances at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,9 +59,9 @@ class MixedRows:
         spread = float(np.mean(np.diag(covariance(mix)))) * float(variance)
         return cls(rows_.reshape(-1, design.atoms), numbers, 1.0 / spread, mix, stddev)
 
-    def seen(self) -> Floats:
-        """A'y of the values."""
-        found: Floats = self.matrix.T @ (self.mix.values.reshape(-1) / self.stddev)
+    def seen(self, values: NDArray[Any]) -> Floats:
+        """A'y of the values, or of several, along the last axis."""
+        found: Floats = (values / self.stddev) @ self.matrix
         return found
 
 
@@ -91,7 +94,8 @@ def covariance(mix: Mix) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Again:
-    """Answers that a strategy was measured for; `numbers` are those of its families, by block.
+    """Answers that a strategy was measured for; `numbers` are those of its families, by block, -1
+    for others.
 
     A query may be on another scale than it was then.
     """
@@ -101,16 +105,23 @@ class Again:
     numbers: list[list[int]]
 
     @classmethod
-    def of(cls, workload: Workload, stored: Stored) -> Again | None:
-        """The answers to a workload whose every query is among those of a release; else None."""
-        known = {family.key: at for at, family in enumerate(stored.families)}
-        numbers = []
-        for block in families(workload):
-            own = [known.get(family.key) if family is not None else None for family in block]
-            if None in own:
-                return None
-            numbers.append([number for number in own if number is not None])
-        return cls(workload, stored, numbers)
+    def of(cls, workload: Workload, stored: Stored) -> Again:
+        """The queries of a workload that are among those of a release that were mixed."""
+        mixed = stored.families[: len(stored.families) - sum(map(len, stored.of_tables()))]
+        known = {family.key: at for at, family in enumerate(mixed)}
+        return cls(
+            workload,
+            stored,
+            [
+                [-1 if family is None else known.get(family.key, -1) for family in block]
+                for block in families(workload)
+            ],
+        )
+
+    @property
+    def full(self) -> bool:
+        """Whether every query is among them."""
+        return all(number >= 0 for own in self.numbers for number in own)
 
     def spreads(self) -> tuple[Spread, ...]:
         """What is known of each SELECT's answers."""
@@ -120,19 +131,25 @@ class Again:
             width = len(block.weights)
             inner = np.zeros((block.groups, width, width))
             for number, mix in enumerate(self.stored.mixes):
-                size, inside = mix.answers, of == number
-                for i in range(width):
-                    for j in range(width):
-                        both = np.flatnonzero(inside[:, i] & inside[:, j])
-                        here, there = at[both, i], at[both, j]
-                        each = covariance(mix)[here % size, there % size]
-                        each = np.where(here // size == there // size, each, 0.0)
-                        inner[both, i, j] = each * scale[both, i] * scale[both, j]
-            found.append(Spread(inner * least**2, np.ones((block.groups, width), bool), least))
+                mine = np.flatnonzero((of == number).any(axis=1))
+                step = max(1, _ENTRIES // width**2)
+                for rows in (mine[start : start + step] for start in range(0, len(mine), step)):
+                    inside, here = of[rows] == number, at[rows] % mix.answers
+                    run = np.where(inside, at[rows] // mix.answers, -1 - np.arange(width))
+                    alike = (run[:, :, None] == run[:, None, :]) & inside[:, :, None]
+                    each = covariance(mix)[here[:, :, None], here[:, None, :]]
+                    sides = scale[rows, :, None] * scale[rows, None, :]
+                    inner[rows] += np.where(alike, each * sides, 0.0)
+            found.append(Spread(inner * least**2, of >= 0, least))
         return tuple(found)
 
     def __call__(self) -> Answered:
-        shown, noises = [], []
+        found = self.fitted()
+        return Answered(tuple(some.shown for some in found), tuple(map(Joint, found)), 1)
+
+    def fitted(self) -> tuple[Fitted, ...]:
+        """The answers of each SELECT."""
+        found = []
         for block, listed, numbers, spread, (of, at, scale) in zip(
             self.workload.blocks,
             families(self.workload),
@@ -146,32 +163,32 @@ class Again:
             for (start, _, column, _), family, number in zip(
                 parts(block), listed, numbers, strict=True
             ):
-                assert family is not None
-                values[start + family.origin, column] = self.stored.values[number]
+                if family is not None and number >= 0:
+                    values[start + family.origin, column] = self.stored.values[number]
             for number, mix in enumerate(self.stored.mixes):
                 estimates = (mix.values.astype(np.float64) @ root(mix).T).reshape(-1)
                 centre[of == number] = estimates[at[of == number]]
             centre *= scale
             values = np.where(scale == 1.0, values, np.rint(centre).astype(np.int64))
-            shown.append(values)
-            noises.append(Joint(Fitted(values, centre, spread)))
-        return Answered(tuple(shown), tuple(noises), 1)
+            found.append(Fitted(values, centre, spread))
+        return tuple(found)
 
     def _places(self) -> list[tuple[Ints, Ints, Floats]]:
-        """Of each block (groups, weights): in which mix an answer is, where in it, and how many
-        times what was measured it is.
+        """Of each block (groups, weights): in which mix an answer is (-1: in none), where, and how
+        many times what was measured it is.
         """
         found = []
         firsts = np.array([mix.first for mix in self.stored.mixes])
         for block, listed, numbers in zip(
             self.workload.blocks, families(self.workload), self.numbers, strict=True
         ):
-            of = np.zeros((block.groups, len(block.weights)), np.int64)
+            of = np.full((block.groups, len(block.weights)), -1)
             at, scale = np.zeros_like(of), np.ones(of.shape)
             for (start, _, column, _), family, number in zip(
                 parts(block), listed, numbers, strict=True
             ):
-                assert family is not None
+                if family is None or number < 0:
+                    continue
                 mix = int(np.searchsorted(firsts, number, "right")) - 1
                 of[start + family.origin, column] = mix
                 where = self.stored.mixes[mix].places[number - int(firsts[mix])]
@@ -186,7 +203,7 @@ class Again:
 def again(workload: Workload, seq: int, stored: Stored) -> Found | None:
     """The answers that a strategy was measured for, by charge `seq`."""
     answered = Again.of(workload, stored)
-    if answered is None:
+    if not answered.full:
         return None
     spreads = answered.spreads()
     worst = max((spread.worst() for spread in spreads), default=0.0)

@@ -7,44 +7,61 @@ sensitivity is that of what is measured.
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from dpsql.curator.quote import moved
 from dpsql.mechanisms.threads import one_thread
 from dpsql.query.canon import families
-from dpsql.query.linear import Workload
+from dpsql.query.linear import Block, Grouping, Workload
 from dpsql.query.renewed import Renewed
 from dpsql.schema import Dataset
 
 if TYPE_CHECKING:  # most statements have no use for one
     from dpsql.mechanisms.factorization import Factored
+    from dpsql.mechanisms.levels import Leveled
     from dpsql.mechanisms.marginals import Marginals
 
+    Plan: TypeAlias = Factored | Marginals | Leveled
+
+MANY = 600  # queries: no more are mixed together
 _KEPT = 64  # plans that are remembered
+_ALIKE = 1.1  # of the largest weights of two queries: what whole factors leave of one scale
 _PLANNING = Renewed()
 _PLANS: OrderedDict[object, Factored | None] = OrderedDict()
 _Tabled: TypeAlias = "dict[bool, Marginals | None]"
 _TABLED: weakref.WeakKeyDictionary[Workload, _Tabled] = weakref.WeakKeyDictionary()
-_MADE: weakref.WeakKeyDictionary[Workload, Factored] = weakref.WeakKeyDictionary()
+_RUNS: weakref.WeakKeyDictionary[Workload, dict[bool, Leveled | None]] = weakref.WeakKeyDictionary()
+_Made: TypeAlias = "dict[tuple[bool, bool], Factored]"
+_MADE: weakref.WeakKeyDictionary[Workload, _Made] = weakref.WeakKeyDictionary()
 
 
-def factorized(workload: Workload, dataset: Dataset, *, largest: bool = False) -> Factored | None:
-    """The strategy of least mean, or `largest`, squared error for a workload.
+def factorized(
+    workload: Workload, dataset: Dataset, *, largest: bool = False, grouped: bool = False
+) -> Factored | None:
+    """The strategy of least mean, or `largest`, squared error for a workload, of those that mix
+    the aggregates of each group alone if `grouped`.
 
-    None where its own queries are the best, or nearly: no row is counted in two of them.
+    None where its own queries are the best, or nearly: no row is counted in two of them, and all
+    are on one scale (else those that count less can have less noise, at no price).
     """
-    heaviest = max((w.largest for b in workload.blocks for w in b.weights), default=0)
+    sizes = [w.largest for b in workload.blocks for w in b.weights if w.largest]
     if workload.size < 2:
         return None
-    if moved(workload, dataset).squared <= (heaviest * dataset.unit.max_rows) ** 2:
+    heaviest, lightest = max(sizes, default=0), min(sizes, default=0)
+    alone = moved(workload, dataset).squared <= (heaviest * dataset.unit.max_rows) ** 2
+    if alone and heaviest <= lightest * _ALIKE:
         return None
     listed = families(workload)
     if any(family is None for block in listed for family in block):
         return None  # of too many cells
     asked = (
         largest,
+        grouped,
         tuple(
             (
                 len(block.weights),
@@ -55,33 +72,54 @@ def factorized(workload: Workload, dataset: Dataset, *, largest: bool = False) -
         ),
     )
     with _PLANNING.held():
-        known = _MADE.get(workload)
-        if known is not None and known.largest == largest:
-            return known
+        made = _MADE.setdefault(workload, {})
+        if (largest, grouped) in made:
+            return made[largest, grouped]
         if asked not in _PLANS:
-            _PLANS[asked] = _factored(workload, largest)
+            _PLANS[asked] = _factored(workload, largest, grouped)
             if len(_PLANS) > _KEPT:
                 _PLANS.popitem(last=False)
         plan = _PLANS[asked]
         if plan is None:
             return None
-        _MADE[workload] = made = plan.made_for(workload)
-        return made
+        try:
+            own = plan.made_for(workload)
+        except ValueError:  # the same queries by other keys
+            again = _factored(workload, largest, grouped)
+            if again is None:
+                return None
+            own = _PLANS[asked] = again
+        made[largest, grouped] = own
+        return own
 
 
-def _factored(workload: Workload, largest: bool) -> Factored | None:
+def _factored(workload: Workload, largest: bool, grouped: bool) -> Factored | None:
     from dpsql.mechanisms.factorization import factored
 
     try:
         with one_thread():
-            return factored(workload, largest=largest)
+            return factored(workload, largest=largest, grouped=grouped)
     except ValueError:  # weights too large to be mixed
         return None
 
 
+def least_possible(plan: Plan, dataset: Dataset) -> float | None:
+    """The error to a bound on that of any strategy, as people are told it; None without a bound.
+
+    Bounds are for a row more or less, which moves no strategy more than a row that is replaced may:
+    before or after it may be one that nothing counts.
+    """
+    if plan.ratio is None:
+        return plan.ratio
+    from dpsql.curator.mixed import reach
+
+    moved = reach(plan.strategy, dataset)
+    return plan.ratio * math.sqrt(moved.squared / moved.alone)
+
+
 def tabled(workload: Workload, *, largest: bool = False) -> Marginals | None:
     """The residual plan of least mean, or `largest`, squared error; None where there is none."""
-    if len(workload.blocks) > 1 or len(workload.blocks[0].groupings) < 2:
+    if sum(len(block.groupings) for block in workload.blocks) < 2:
         return None
     from dpsql.mechanisms.marginals import marginals
 
@@ -90,3 +128,26 @@ def tabled(workload: Workload, *, largest: bool = False) -> Marginals | None:
         if largest not in known:
             known[largest] = marginals(workload, largest=largest)
         return known[largest]
+
+
+def runs(workload: Workload, dataset: Dataset, *, largest: bool = False) -> Leveled | None:
+    """A tree for intervals of more values of a column than an optimum is found for; or None."""
+    if workload.size <= MANY:
+        return None
+    from dpsql.mechanisms.levels import leveled
+
+    with _PLANNING.held():
+        known = _RUNS.setdefault(workload, {})
+        if largest not in known:
+            squared = moved(workload, dataset).squared // dataset.unit.max_rows**2
+            known[largest] = leveled(workload, squared, largest=largest)
+        return known[largest]
+
+
+def of_one_group(workload: Workload) -> Workload | None:
+    """What each block counts of a group, whatever its groups are; None for one thing each."""
+    if max((len(block.weights) for block in workload.blocks), default=0) < 2:
+        return None
+    every = (Grouping((), np.zeros(1, np.int64)),)
+    blocks = tuple(Block(block.where, block.weights, every) for block in workload.blocks)
+    return Workload(workload.domain, blocks)

@@ -7,8 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpsql.accounting.events import Event, Gaussian, Laplace
+from dpsql.accounting.events import Gaussian, Laplace, Law
 from dpsql.accounting.stored import Stored
+from dpsql.accounting.tabled import Tabled
+from dpsql.mechanisms.blends import LEAST
 from dpsql.mechanisms.law import stddev
 
 
@@ -16,13 +18,9 @@ def stddev_of(stored: Stored) -> float:
     """That of an answer, about."""
     found = stddev(stored.law)
     if stored.tabled is not None:
-        from dpsql.mechanisms.tables import Precisions
-
-        kept = stored.tabled
-        told = Precisions(kept.sizes, kept.sets, kept.factors, found**2)
-        inverse = np.linalg.inv(kept.matrix.astype(np.float64))
-        least = float(np.mean((inverse**2).sum(axis=1)))
-        return math.sqrt(min(map(told.variance, kept.sets)) * least)
+        return min(_of_tables(kept, found) for kept in stored.kinds)
+    if stored.picked is not None:
+        return found / max(family.factor for family in stored.families)
     if not stored.mixes:
         return found
     from dpsql.mechanisms.mixed import covariance
@@ -30,9 +28,20 @@ def stddev_of(stored: Stored) -> float:
     return found * min(math.sqrt(float(np.mean(np.diag(covariance(m))))) for m in stored.mixes)
 
 
-def variance_of(law: Event) -> Fraction:
+def _of_tables(kept: Tabled, stddev: float) -> float:
+    """That of a group of the most precise table, about."""
+    from dpsql.mechanisms.tables import Precisions
+
+    told = Precisions(kept.sizes, kept.sets, kept.factors, stddev**2)
+    inverse = np.linalg.inv(kept.matrix.astype(np.float64))
+    least = float(np.mean((inverse**2).sum(axis=1)))
+    return math.sqrt(min(map(told.variance, kept.sets)) * least)
+
+
+def variance_of(law: Law) -> Fraction:
+    """The variance by which noise is combined: of Gaussian noise its parameter."""
     match law:
         case Gaussian(variance=variance):
             return variance
-        case Laplace():
-            raise AssertionError("Laplace releases are not fitted")
+        case Laplace(scale=scale):
+            return Fraction(stddev(Laplace(1, 1, max(scale, Fraction(LEAST)))) ** 2)

@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from fractions import Fraction
 from statistics import NormalDist
 
-from dpsql.accounting.events import Event, Gaussian, Laplace
+from dpsql.accounting.events import Gaussian, Laplace, Law
 from dpsql.mechanisms import sums
 from dpsql.mechanisms.law import tail
 
 HIGHEST = 1.0 - 1e-12  # the highest level that floats can tell from certainty with care
 
 
-def half_width(law: Event, confidence: float) -> int:
+def half_width(law: Law, confidence: float) -> int:
     """The least integer h with P(|Z| <= h) >= confidence, for one coordinate.
 
     Beyond 2^46, where floats no longer tell neighbours apart, a little more than the least.
@@ -32,20 +32,20 @@ def half_width(law: Event, confidence: float) -> int:
             return _half_width(Laplace(1, 1, scale), confidence)
 
 
-def sum_half_width(terms: Iterable[tuple[Fraction | int, Event]], confidence: float) -> Fraction:
+def sum_half_width(terms: Iterable[tuple[Fraction | int, Law]], confidence: float) -> Fraction:
     """An h with P(|sum of weight_j Z_j| <= h) >= confidence, the Z_j independent.
 
     The least one when the sum has few different terms on a lattice that is not too fine; else an
     upper bound, with Gaussian noise usually within a few per cent of it.
     """
     _check(confidence)
-    counted: dict[tuple[Fraction, Event], int] = {}
+    counted: dict[tuple[Fraction, Law], int] = {}
     for weight, law in terms:
         if weight == 0:
             continue
         match law:
             case Gaussian(variance=variance):
-                key: tuple[Fraction, Event] = (abs(Fraction(weight)), Gaussian(1, variance))
+                key: tuple[Fraction, Law] = (abs(Fraction(weight)), Gaussian(1, variance))
             case Laplace(scale=scale):
                 key = (abs(Fraction(weight)), Laplace(1, 1, scale))
         counted[key] = counted.get(key, 0) + 1
@@ -74,7 +74,7 @@ def _check(confidence: float) -> None:
 
 
 @functools.lru_cache(4096)
-def _half_width(law: Event, confidence: float) -> int:
+def _half_width(law: Law, confidence: float) -> int:
     missed = 1.0 - confidence
     match law:
         case Gaussian(variance=variance):

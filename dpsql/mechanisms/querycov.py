@@ -103,7 +103,7 @@ def noise_covariance(
     lower, best, close = 0.0, None, 0.05
     for rounds in range(1, _ROUNDS + 1):
         root = np.sqrt(shares)[:, None]
-        active, bound = _settled(active, root, max(min(close, 0.1) / 2, gap / 2), until)
+        active, bound = _settled(active, root, max(min(close, 0.1), gap / 2), until)
         lower = max(lower, bound)
         noise, precision = _covariance(root * active.columns, active.weights)
         precision = precision * root * root.T

@@ -28,13 +28,13 @@ class Ratio:
     moments: tuple[float | Floats, float | Floats, float | Floats]
     signed: bool
 
-    def doubtful(self, z: float) -> NDArray[np.bool_]:
+    def doubtful(self, z: float | Floats) -> NDArray[np.bool_]:
         """Where D does not exceed z times its standard error: Fieller's set has no ends."""
         size = np.abs(self.bottom) if self.signed else self.bottom
         found: NDArray[np.bool_] = ~(size > z * np.sqrt(self.moments[2]))
         return found
 
-    def bounds(self, z: float) -> tuple[Floats, Floats]:
+    def bounds(self, z: float | Floats) -> tuple[Floats, Floats]:
         """The ends of Fieller's interval; infinite where it is doubtful.
 
         The discriminant is written so that large N and D do not cancel.

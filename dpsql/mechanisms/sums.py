@@ -41,7 +41,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.accounting.events import Event, Gaussian, Laplace
+from dpsql.accounting.events import Gaussian, Laplace, Law
 from dpsql.mechanisms.law import atoms, stddev
 
 _LONGEST = 1 << 16  # points of the circle that an exact law may need
@@ -59,7 +59,7 @@ class Group:
     """`count` independent coordinates of one `law`, each with the same `weight` > 0."""
 
     weight: Fraction
-    law: Event
+    law: Law
     count: int
 
 
@@ -201,7 +201,7 @@ def _common_step(groups: tuple[Group, ...]) -> Fraction:
     return Fraction(math.gcd(*(int(group.weight * below) for group in groups)), below)
 
 
-def _radius(law: Event) -> int:
+def _radius(law: Law) -> int:
     """How far its atoms are kept: less than 1e-15 of the mass lies beyond."""
     match law:
         case Gaussian():
@@ -210,7 +210,7 @@ def _radius(law: Event) -> int:
             return math.ceil(38.0 * float(law.scale)) + 2
 
 
-def _parameter(law: Event) -> float:
+def _parameter(law: Law) -> float:
     match law:
         case Gaussian():
             return float(law.variance)

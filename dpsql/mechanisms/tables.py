@@ -24,11 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.tabled import Tabled
+from dpsql.mechanisms.rounded import rounded
 from dpsql.query.contrasts import Contrast
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Keys = tuple[int, ...]
+
+_PAIRED = 1 << 24  # pairs of corners, times groups
 
 
 class Precisions:
@@ -57,6 +60,42 @@ class Precisions:
     def variance(self, keys: Keys) -> float:
         """That of each number of a table."""
         return float(self.variances(keys, [np.ones(1)] * len(keys)).reshape(()))
+
+    def rounding(
+        self, keys: Keys, scale: float, query: Ints, times: Floats, size: int
+    ) -> tuple[Floats, Floats]:
+        """Of sums of a table's whole numbers, how much rounding adds to their variances, and what
+        these come to where all that is rounded is independent; at `scale` times the variances.
+
+        Each group counts in one of `size` sums, or in none (-1), so many times.
+        """
+        noise = self.variances(keys, [np.arange(1.0, self.sizes[key] + 1) for key in keys]) * scale
+        near = rounded(noise)
+        more = np.maximum(near - noise, 0.0)
+        corners = []  # of each sum up to a group that was rounded: where it counts, and how much
+        for ahead in itertools.product((0, 1), repeat=len(keys)):
+            inside = tuple(slice(step, None) for step in ahead)
+            room = tuple(slice(0, n - step) for n, step in zip(noise.shape, ahead, strict=True))
+            where, much = np.full(noise.shape, -1), np.zeros(noise.shape)
+            where[room] = query.reshape(noise.shape)[inside]
+            much[room] = times.reshape(noise.shape)[inside] * (-1.0) ** sum(ahead)
+            corners.append((where, much))
+        found = np.zeros((2, size))
+        pairs = [(each, each) for each in corners]
+        if len(corners) ** 2 * noise.size <= _PAIRED:  # else without what cancels
+            pairs = [(one, other) for one in corners for other in corners]
+        for (at, one), (beside, other) in pairs:
+            both = (at >= 0) & (at == beside)
+            for own, values in zip(found, (more, near), strict=True):
+                own += np.bincount(at[both], (values * one * other)[both], size)
+        return found[0], found[1]
+
+    def whole(self, keys: Keys, scale: float) -> Floats:
+        """The mean squared error of each of a table's whole numbers, of variances times `scale`."""
+        cells = math.prod(self.sizes[key] for key in keys)
+        alone = np.arange(cells), np.ones(cells)
+        more, most = self.rounding(keys, scale, *alone, cells)
+        return np.minimum(self.variance(keys) * scale + more, most)
 
     def turned(self, keys: Keys, weights: Floats) -> dict[Keys, Floats]:
         """Rows of weights (rows, groups...) on a table, on each residual table: such that inner

@@ -42,7 +42,7 @@ class Parts:
     c: Floats
     moments: Mapping[tuple[int, int], float | Floats]
     sample: bool
-    reach: Callable[[float], float]
+    reach: Callable[[float], float | Floats]
 
     @property
     def rows(self) -> Floats:
@@ -104,7 +104,7 @@ class Parts:
         low, high = ratio.bounds(self.reach(level))
         return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
-    def _range(self, mean: tuple[Floats, Floats], z: float) -> tuple[Floats, Floats]:
+    def _range(self, mean: tuple[Floats, Floats], z: float | Floats) -> tuple[Floats, Floats]:
         """The variances that are consistent with the answers for some mean in the interval."""
         first, last = mean
         n = np.where(self.rows > 0, self.rows, np.nan)

@@ -149,6 +149,7 @@ def _family(workload: Workload, block: Block, grouping: Grouping, weight: Weight
     if size > MOST_CELLS:
         return None
     codes, count = product({name: merged[name].first for name in order})
+    order = [name for name in order if merged[name].number > 1]  # others tell nothing apart
     told = np.array(meaning(block, grouping, weight, codes, count))
     told = told.reshape(2, *(merged[name].number for name in order))
     kept: dict[str, Ints] = {}

@@ -114,13 +114,30 @@ class Empty:
         The query can read `arrays` as `temp.given`.
         """
         with self._making:
-            self._sweep()
-            if name in self._made:
-                return
-            given = {} if arrays is None else {"given": arrays}
-            with _own_errors(), self._reading(given) as connection:
-                connection.execute(f"CREATE OR REPLACE TABLE {name} AS {query}")
-            self._made.add(name)
+            self._make(name, query, arrays)
+
+    def _make(self, name: str, query: str, arrays: Arrays | None = None) -> None:
+        self._sweep()
+        if name in self._made:
+            return
+        given = {} if arrays is None else {"given": arrays}
+        with _own_errors(), self._reading(given) as connection:
+            connection.execute(f"CREATE OR REPLACE TABLE {name} AS {query}")
+        self._made.add(name)
+
+    @contextlib.contextmanager
+    def made(self, name: str, query: str) -> Iterator[None]:
+        """The table `name`, made of a query unless it is there; nobody drops it meanwhile.
+
+        Raises EmptyError.
+        """
+        with self._making:
+            self._make(name, query)
+            self._holders[name] += 1  # at once: its other holders may be gone before it is read
+        try:
+            yield
+        finally:
+            self._let_go.append(name)
 
     def declare(self, name: str, fields: str) -> None:
         """Make the empty table `name` with these columns. Raises EmptyError."""

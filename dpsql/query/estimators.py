@@ -22,6 +22,11 @@ class Sum:
     unit: Fraction
     type: str
 
+    @property
+    def exact(self) -> bool:
+        """Whether it is a whole number of units."""
+        return self.type == "HUGEINT" or self.type.startswith("DECIMAL")
+
 
 @dataclass(frozen=True, slots=True)
 class Mean:

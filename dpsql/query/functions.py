@@ -197,9 +197,14 @@ _ONE = "reveals one person's value"
 _ALL = "lists people's values"
 REFUSED_FUNCTIONS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
-        ["min", "max", "median", "mode", "quantile", "quantile_cont", "quantile_disc",
+        ["min", "max", "median", "quantile", "quantile_cont", "quantile_disc",
          "percentile_cont", "percentile_disc", "approx_quantile", "reservoir_quantile", "mad"],
         (_ONE, _QUANTILE),
+    ),
+    "mode": (_ONE, "SELECT {c}, COUNT(*) AS n FROM ... GROUP BY {c} ORDER BY n DESC LIMIT 1"),
+    **dict.fromkeys(
+        ["list_contains", "list_has", "array_contains", "array_has"],
+        ("takes a list", "{c} IN ('...', '...')"),
     ),
     **dict.fromkeys(
         ["first", "last", "any_value", "arbitrary", "arg_max", "arg_min", "argmax", "argmin",
@@ -225,9 +230,9 @@ REFUSED_FUNCTIONS: dict[str, tuple[str, str]] = {
     ),
     **dict.fromkeys(
         ["geomean", "geometric_mean"],
-        ("cannot be made from noisy sums", "exp(AVG(ln({c})))"),
+        ("cannot be made from noisy sums", "exp(AVG(ln({x})))"),
     ),
-    "product": ("cannot be made from noisy sums", "exp(SUM(ln({c})))"),
+    "product": ("cannot be made from noisy sums", "exp(SUM(ln({x})))"),
     **dict.fromkeys(
         ["fsum", "kahan_sum", "sumkahan", "favg", "bitstring_agg"],
         ("cannot be made from noisy sums", "SUM or AVG"),
@@ -283,9 +288,17 @@ def match(args: str, kinds: tuple[str, ...]) -> bool:
     )
 
 
+_OPERATORS = {"~~": "LIKE", "!~~": "NOT LIKE", "~~*": "ILIKE", "!~~*": "NOT ILIKE"}
+
+
+def written_operator(name: str) -> str:
+    """An operator as people write it."""
+    return _OPERATORS.get(name, name)
+
+
 def shown(name: str) -> str:
     """A function or an operator as messages write it."""
-    return f"{name}()" if name[0].isalpha() else name
+    return f"{name}()" if name[0].isalpha() else written_operator(name)
 
 
 def refused(call: Call) -> tuple[str, Span | None, str]:
@@ -296,7 +309,9 @@ def refused(call: Call) -> tuple[str, Span | None, str]:
     elif name == "age" and len(call.args) == 2:
         reason, hint = "is not among the functions that are answered", "date_diff('day', a, b)"
     elif name in REFUSED_FUNCTIONS:
-        reason, hint = refused_name(name, next((written(c.name) for c in _columns(call)), "c"))
+        column = next((written(c.name) for c in _columns(call)), "c")
+        bare = bool(call.args) and isinstance(call.args[0], Column)
+        reason, hint = refused_name(name, column, column if bare else "...")
     elif name in DIALECTS:
         reason, hint = "is of another dialect", DIALECTS[name]
     else:
@@ -311,10 +326,13 @@ def refused(call: Call) -> tuple[str, Span | None, str]:
     return f"{name.upper()} {reason}", call.span, hint
 
 
-def refused_name(name: str, column: str) -> tuple[str, str]:
-    """Why a function that is refused by name is not answered, and what to write instead."""
+def refused_name(name: str, column: str, argument: str = "...") -> tuple[str, str]:
+    """Why a function that is refused by name is not answered, and what to write instead.
+
+    `column` is one that it mentions, and `argument` all of what it is of.
+    """
     reason, hint = REFUSED_FUNCTIONS[name]
-    return reason, hint.replace("{c}", column)
+    return reason, hint.replace("{c}", column).replace("{x}", argument)
 
 
 def _columns(call: Call) -> Iterator[Column]:

@@ -192,10 +192,10 @@ class Grid:
             made = f"{SCHEMA}.key_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
             distinct = f"SELECT DISTINCT {text} AS v FROM {source}"
             index = "row_number() OVER (ORDER BY v ASC NULLS LAST) - 1"
-            self._empty.make(made, f"SELECT {index} AS i, v FROM ({distinct}) ORDER BY i")
-            values = [row[0] for row in self._empty.rows(f"SELECT v FROM {made} ORDER BY i")]
-            found = Keys(domain, np.asarray(table, np.int64), values, made)
-            self._empty.hold(found, made)
+            with self._empty.made(made, f"SELECT {index} AS i, v FROM ({distinct}) ORDER BY i"):
+                values = [row[0] for row in self._empty.rows(f"SELECT v FROM {made} ORDER BY i")]
+                found = Keys(domain, np.asarray(table, np.int64), values, made)
+                self._empty.hold(found, made)
             self._keep(key, found, found.table.nbytes + 100 * len(values))
         return found
 

@@ -49,7 +49,7 @@ def with_casts(call: Call, kinds: tuple[str, ...]) -> str:
         for arg, kind in zip(call.args, kinds, strict=True)
     ]
     if call.operator:
-        return f" {call.name} ".join(listed)
+        return f" {functions.written_operator(call.name)} ".join(listed)
     return f"{call.name}({', '.join(listed)})"
 
 

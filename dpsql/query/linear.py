@@ -16,7 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.domain import Domain
-from dpsql.query.predicate import FALSE, TRUE, UNKNOWN, Codes, Leaf, Predicate, Truth, leaves, truth
+from dpsql.query.predicate import (
+    ALWAYS,
+    FALSE,
+    TRUE,
+    UNKNOWN,
+    Codes,
+    Leaf,
+    Predicate,
+    Truth,
+    leaves,
+    truth,
+)
 
 TableOf: TypeAlias = tuple[Domain, NDArray[Any]]  # a domain and one entry a cell
 
@@ -249,6 +260,16 @@ def _in_order(ranks: NDArray[Any], first: NDArray[Any]) -> Classes:
     return Classes(number[ranks.reshape(-1)], first[order].astype(np.int64))
 
 
+def whole(domain: Domain) -> Workload:
+    """The counts of all cells of a domain, in order."""
+    keys, stride = [], domain.cells
+    for name, size in zip(domain.names, domain.sizes, strict=True):
+        stride //= size
+        keys.append((domain.project([name]), np.arange(size), stride))
+    grouping = Grouping(tuple(keys), np.arange(domain.cells))
+    return Workload(domain, (Block(ALWAYS, (Weight((Term(ALWAYS),)),), (grouping,)),))
+
+
 def starts(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where the runs of equal values begin; there is a value."""
     changes = (values[1:] != values[:-1]).nonzero()[0]
@@ -274,15 +295,16 @@ def product(
     representatives: Mapping[str, NDArray[np.int64]],
 ) -> tuple[dict[str, NDArray[np.int64]], int]:
     """The codes of every combination of representatives, and how many there are."""
-    sizes = [len(codes) for codes in representatives.values()]
+    several = [name for name, codes in representatives.items() if len(codes) != 1]
+    sizes = [len(representatives[name]) for name in several]  # an array has at most 64 axes
+    count = math.prod(sizes)
     found = {}
-    for axis, (name, codes) in enumerate(representatives.items()):
-        along = [1] * len(sizes)
-        along[axis] = sizes[axis]
+    for name, codes in representatives.items():
+        along = [len(codes) if other == name else 1 for other in several]
         filled = np.empty(sizes, np.int64)
         filled[...] = codes.reshape(along)
         found[name] = filled.reshape(-1)
-    return found, math.prod(sizes)
+    return found, count
 
 
 def combinations(representatives: Mapping[str, NDArray[np.int64]]) -> int:

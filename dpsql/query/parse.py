@@ -1,8 +1,9 @@
 """Text to a statement: which kind it is, its options, and the query as DuckDB's parser reads it.
 
 The analyst's text is read by DuckDB's own parser, in an empty database, and nothing else: there is
-no second grammar that could read it differently. Statements of ours (SET, SHOW, EXPLAIN,
-DESCRIBE, OPTIONS) are told by their tokens before any parsing.
+no second grammar that could read it differently. What is ours (SET, SHOW, EXPLAIN, DESCRIBE,
+OPTIONS, FIRST ... ABOVE) is told by its tokens before any parsing, and stands where DuckDB's own
+grammar has nothing.
 """
 
 from __future__ import annotations
@@ -28,14 +29,45 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
+class First:
+    """FIRST count ABOVE threshold: the first `count` groups whose numbers exceed `threshold`.
+
+    WITH COUNTS: with these numbers.
+    """
+
+    count: int
+    threshold: int
+    span: Span = field(compare=False)
+    counts: bool = False
+
+    @property
+    def words(self) -> str:
+        return f"FIRST {self.count:,} ABOVE {self.threshold:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Largest:
+    """LARGEST 1: the group of the largest number. WITH COUNTS: with that number."""
+
+    span: Span = field(compare=False)
+    counts: bool = False
+    count: int = 1
+
+    @property
+    def words(self) -> str:
+        return "LARGEST 1"
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
-    """A query; `sql` is its text without an OPTIONS clause, offsets unchanged."""
+    """A query; `sql` is its text without clauses of ours, offsets unchanged."""
 
     query: Query
     text: Text
     sql: str
     options: tuple[Option, ...] = ()
     params: tuple[Param, ...] = ()
+    first: First | Largest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +101,7 @@ class Set:
 
 Statement: TypeAlias = Ask | Explain | Describe | Show | Set
 
+MOST_ABOVE = 10**15  # of FIRST, and of the number that is to be exceeded
 _SIGNS = ("-", "+")
 _READ_ONLY = "a SELECT that counts or averages"
 _FREE = "SHOW TABLES, DESCRIBE name, SHOW BUDGET, SHOW ALL or SHOW setting"
@@ -173,8 +206,10 @@ def _ask(text: Text, found: list[Token]) -> Ask:
         )
     sql = " " * first.start + text.sql[first.start : last.end]
     options, cut = _options(text, found)
-    if cut is not None:
-        sql = sql[: cut.start] + " " * (cut.end - cut.start) + sql[cut.end :]
+    above = _first(text, found) or _largest(text, found)
+    for place in (cut, None if above is None else above.span):
+        if place is not None:
+            sql = sql[: place.start] + " " * (place.end - place.start) + sql[place.end :]
     try:
         nodes = parsing().parse(sql)
     except EmptyError as error:
@@ -188,7 +223,52 @@ def _ask(text: Text, found: list[Token]) -> Ask:
         raise text.refusal(
             "a statement in a form that is not known", _span(first), "the same in plainer SQL"
         ) from None
-    return Ask(query, text, sql, options, clauses.params)
+    return Ask(query, text, sql, options, clauses.params, above)
+
+
+def _first(text: Text, found: list[Token]) -> First | None:
+    """FIRST n ABOVE threshold at the end of a query, which is nothing of DuckDB's."""
+    for at, token in enumerate(found):
+        number = found[at - 1] if at > 1 else token
+        if token.word != "ABOVE" or number.kind != "numeric_const" or found[at - 2].word != "FIRST":
+            continue
+        place = Span(found[at - 2].start, found[-1].end)
+        counts = _with_counts(found)
+        last = len(found) - (2 if counts else 0)
+        limit = found[at + 1].text if at + 2 == last else ""
+        if not (number.text.isdecimal() and limit.isdecimal()):
+            raise text.refusal(
+                "FIRST ... ABOVE in another form", place,
+                "FIRST 3 ABOVE 100, at the very end, or FIRST 3 ABOVE 100 WITH COUNTS",
+            )  # fmt: skip
+        count, threshold = int(number.text), int(limit)
+        if not (1 <= count <= MOST_ABOVE and threshold <= MOST_ABOVE):
+            raise text.refusal(
+                f"FIRST {count:,} ABOVE {threshold:,}",
+                place,
+                f"a number of groups from 1, and a threshold from 0, up to {MOST_ABOVE:.0e}",
+            )
+        return First(count, threshold, place, counts)
+    return None
+
+
+def _largest(text: Text, found: list[Token]) -> Largest | None:
+    """LARGEST 1 at the end of a query, which is nothing of DuckDB's."""
+    counts = _with_counts(found)
+    at = len(found) - (4 if counts else 2)
+    if at < 1 or found[at].word != "LARGEST" or found[at + 1].kind != "numeric_const":
+        return None
+    place = Span(found[at].start, found[-1].end)
+    if found[at + 1].text != "1":
+        raise text.refusal(
+            f"LARGEST {found[at + 1].text}", place,
+            "LARGEST 1, then again where its group is left out (WHERE region <> 'N')",
+        )  # fmt: skip
+    return Largest(place, counts)
+
+
+def _with_counts(found: list[Token]) -> bool:
+    return [token.word for token in found[-2:]] == ["WITH", "COUNTS"]
 
 
 def _options(text: Text, found: list[Token]) -> tuple[tuple[Option, ...], Span | None]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 
 
 class Renewed:
-    """A lock that a forked child has anew, for the thread that held it is not in the child."""
+    """A lock that a forked child has anew, for the thread that held it is not in the child.
+
+    The thread that holds it may take it again.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._renew)
+        self._lock = threading.RLock()
+        _all.add(self)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -22,5 +25,18 @@ class Renewed:
         with self._lock:
             yield
 
-    def _renew(self) -> None:
-        self._lock = threading.Lock()
+    def renew(self) -> None:
+        """Let go of it, whoever holds it."""
+        self._lock = threading.RLock()
+
+
+_all: weakref.WeakSet[Renewed] = weakref.WeakSet()
+
+
+def _renew() -> None:
+    for lock in list(_all):
+        lock.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)

@@ -60,7 +60,8 @@ class Dataset:
     `synopses` names sets of columns that a synopsis may learn together. `unsafe` says that values
     were read off the data. `folder` is where the file stood, for a relative path of its source.
     `append_only` says that rows are only ever added, never changed: what the rows of one state of
-    the table lost, those that come later did not. Only where the unit is a row.
+    the table lost, those that come later did not. Only where the unit is a row. `public` says that
+    its rows are no secret: it is no dataset to ask, but one that a synopsis may be made of.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Dataset:
     unsafe: bool = False
     folder: Path | None = field(default=None, compare=False)
     append_only: bool = False
+    public: bool = False
 
     def __post_init__(self) -> None:
         refuse(f"dataset {self.name!r}", self._faults())
@@ -100,7 +102,7 @@ class Dataset:
         """SHA-256, in hex, of what decides the meaning of a count.
 
         That is the name, the domains, the unit, the neighbours, the source and whether rows are
-        only added: not descriptions, synopses or `unsafe`.
+        only added, or public: not descriptions, synopses or `unsafe`.
         """
         import hashlib
         import json
@@ -116,6 +118,7 @@ class Dataset:
                 for c in self.columns
             ],
             *(["append-only"] if self.append_only else []),
+            *(["public"] if self.public else []),
         ]
         text = json.dumps(meaning, default=_exact)
         return hashlib.sha256(text.encode()).hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -92,7 +93,8 @@ def _beside(database: Path) -> list[Path]:
     looked = ", ".join(str(place) for place in dict.fromkeys([own, *folders]))
     raise UsageError(
         f"there is no schema for {database}: looked for {looked}\n"
-        f"write one with: dpsql schema infer {database}, or name one with --schema"
+        f"write one with: dpsql schema infer {shlex.quote(str(database))}"
+        f" -o {shlex.quote(str(own))}, or name one with --schema"
     )
 
 

@@ -67,6 +67,11 @@ def json_schema() -> dict[str, Any]:
                 "default": False,
                 "description": "Rows are only added, never changed; unit = row only.",
             },
+            "public": {
+                "type": "boolean",
+                "default": False,
+                "description": "Its rows are no secret: synopses may guess by it.",
+            },
             "unsafe": {
                 "type": "boolean",
                 "default": False,

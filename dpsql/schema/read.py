@@ -33,6 +33,7 @@ TOP_KEYS = (
     "neighbours",
     "unit",
     "append_only",
+    "public",
     "unsafe",
     "source",
     "columns",
@@ -105,6 +106,7 @@ def _dataset(top: Table, folder: Path | None) -> Dataset | None:
     neighbours = _neighbours(top)
     unit = _unit(top)
     append_only = top.flag("append_only")
+    public = top.flag("public")
     unsafe = top.flag("unsafe")
     source = _source(top)
     columns, names = read_columns(top)
@@ -120,6 +122,7 @@ def _dataset(top: Table, folder: Path | None) -> Dataset | None:
     return Dataset(
         *(name, columns, neighbours, unit, source, description, synopses, unsafe, folder),
         append_only=append_only,
+        public=public,
     )
 
 

@@ -34,6 +34,8 @@ def dumps(dataset: Dataset, json_schema: str | None = "./dataset.schema.json") -
     lines.append(f"unit = {unit_literal(dataset.unit.column, dataset.unit.max_rows)}")
     if dataset.append_only:
         lines.append("append_only = true")
+    if dataset.public:
+        lines.append("public = true")
     lines += ["", "[source]"]
     lines += [f"{name} = {literal(value)}" for name, value in fields.items() if value is not None]
     lines += ["", "[columns]"]

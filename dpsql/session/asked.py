@@ -1,11 +1,15 @@
-"""What a call asks: its statement, its settings, its price."""
+"""What is asked: of which datasets, in which statement, under which settings."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from dpsql import schema as schemas
 from dpsql.errors import UsageError
 from dpsql.query.parse import Ask, Statement, parse
+from dpsql.schema import Dataset
 from dpsql.session.settings import Settings
 
 _KEPT = 256  # statements that are kept as they were read
@@ -16,6 +20,32 @@ def statement(sql: str) -> Statement:
     if not isinstance(sql, str):
         raise UsageError(f"a statement is a text (str), not {type(sql).__name__}")
     return parsed(sql)
+
+
+def declared(
+    database: Path, schema: str | Path | Sequence[str | Path] | None
+) -> Mapping[str, Dataset]:
+    """The datasets of a database, by name. Raises SchemaError, and UsageError for unsafe ones."""
+    listed = [schema] if isinstance(schema, str | Path) else schema
+    found = {dataset.name: dataset for dataset in schemas.find(database, listed)}
+    unsafe = [name for name, dataset in found.items() if dataset.unsafe]
+    if unsafe:
+        raise UsageError(
+            f"the schema of {', '.join(unsafe)} is marked unsafe: its values were read off "
+            "the data; the owner checks them and removes `unsafe = true`"
+        )
+    return found
+
+
+def named(datasets: Mapping[str, Dataset], name: str | None) -> Dataset:
+    """The dataset of a name, or the only one. Raises UsageError."""
+    if name is None:
+        if len(datasets) != 1:
+            raise UsageError(f"name the dataset: one of {', '.join(datasets)}")
+        return next(iter(datasets.values()))
+    if name not in datasets:
+        raise UsageError(f"there is no dataset {name!r}: {', '.join(datasets)}")
+    return datasets[name]
 
 
 @functools.lru_cache(_KEPT)
@@ -38,6 +68,16 @@ def effective(ask: Ask, settings: Settings) -> Settings:
                 str(error), option.span, "OPTIONS (epsilon = 0.1, confidence = 0.99)"
             ) from None
     return settings.with_values(options)
+
+
+def require_private(ask: Ask, dataset: Dataset) -> None:
+    """Refuse a statement about a table whose rows are no secret."""
+    if dataset.public:
+        raise ask.text.refusal(
+            f"{dataset.name} is public: its rows are no secret, and no noise is due",
+            ask.text.find("FROM"),
+            "the same in DuckDB itself; a synopsis of method holdout guesses by it",
+        )
 
 
 def check_delta(ask: Ask, delta: float) -> None:

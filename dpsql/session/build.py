@@ -18,12 +18,14 @@ from dpsql.mechanisms.estimate import estimate
 from dpsql.mechanisms.found import Answered
 from dpsql.mechanisms.noises import Alike, Noise
 from dpsql.mechanisms.quantile import simultaneous
+from dpsql.mechanisms.uncertain import Bools
 from dpsql.query.compile import Compiled, unit_of
 from dpsql.query.estimators import Spread
-from dpsql.query.expr import Slot, walk
+from dpsql.query.expr import Expr, Slot, walk
 from dpsql.query.finish import Finished, Values, finish, planned
 from dpsql.query.grid import Grid
 from dpsql.release import Budget, Candidate, Cost, Plan, Release, Row
+from dpsql.session.population import Population
 from dpsql.session.settings import Settings
 from dpsql.session.shown import Shown
 
@@ -53,8 +55,9 @@ def build(
     settings: Settings,
     paid: Paid,
     shown: Shown | None = None,
+    drawn: Population | None = None,
 ) -> Release:
-    """The release of a statement that was answered.
+    """The release of a statement that was answered; with `drawn` its intervals are about that.
 
     Where other values are `shown`, errors and intervals are those of the noisy answers, cut to what
     a table can give and reaching to what is shown: so they cover as often, or oftener.
@@ -77,7 +80,15 @@ def build(
         clamp=settings.clamp or shown is not None,
         most=None if shown is None else shown.total,
     )
-    columns = [_column(compiled, answers, at, level) for at in range(len(compiled.names))]
+    if drawn is not None:
+        notes += (drawn.note(answered.noises, level),)
+
+    def interval(at: int, expr: Expr) -> tuple[Floats, Floats, Floats, Bools | None] | None:
+        if drawn is None:
+            return answers[at].intervals(expr, level)
+        return drawn.intervals(at, answers[at], answered.noises[at], expr, level)
+
+    columns = [_column(compiled, interval, at) for at in range(len(compiled.names))]
     rows, (stderr, low, high), withheld = _errors(done, columns)
     if _sunk(compiled, released):
         notes += ("a variance that noise made negative is shown as 0",)
@@ -132,6 +143,7 @@ class Head:
     charged: Cost | None
     left: Budget | None
     notes: tuple[str, ...] = ()
+    after: Budget | None = None
 
 
 def build_plan(
@@ -142,10 +154,13 @@ def build_plan(
     moved: Sensitivity,
     settings: Settings,
     head: Head,
+    drawn: Population | None = None,
 ) -> Plan:
     """The plan of a statement that was not measured: keys, predicted errors, candidates."""
-    _, notes = _level(compiled, settings.confidence)
+    level, notes = _level(compiled, settings.confidence)
     notes += head.notes
+    if drawn is not None:
+        notes.append(drawn.note(noises, level))
     done = planned(compiled, grid)
     scale, unit = unit_of(compiled)
     stderr = _predicted(compiled, done, noises)
@@ -166,7 +181,16 @@ def build_plan(
         dataset=compiled.bound.dataset.name,
         charged=head.charged,
         unit=unit,
+        after=head.after,
     )
+
+
+def require_bound(
+    drawn: Population | None, compiled: Compiled, noises: Sequence[Noise], confidence: float
+) -> None:
+    """Raise UsageError where intervals about the population would say nothing."""
+    if drawn is not None:
+        drawn.require(noises, _level(compiled, confidence)[0])
 
 
 def require_level(compiled: Compiled, confidence: float) -> None:
@@ -287,14 +311,16 @@ def _masked(values: Floats, out: NDArray[np.bool_]) -> list[float | None]:
 
 
 def _column(
-    compiled: Compiled, answers: Sequence[Answers], column: int, level: float
+    compiled: Compiled,
+    interval: Callable[[int, Expr], tuple[Floats, Floats, Floats, Bools | None] | None],
+    column: int,
 ) -> _Column | None:
     """The errors of one output in every group of every SELECT; None where it has none."""
     found = []
     known = False
-    for select, some in zip(compiled.selects, answers, strict=True):
+    for at, select in enumerate(compiled.selects):
         size = select.groups.size
-        part = some.intervals(select.bound.items[column][0], level)
+        part = interval(at, select.bound.items[column][0])
         if part is None:
             empty = np.full(size, np.nan)
             found.append((empty, empty, empty, np.zeros(size, bool)))

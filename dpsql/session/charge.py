@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 
 from dpsql.accounting.ledger import Balance, Ledger, Price, Receipt
 from dpsql.errors import BudgetError, Error, InternalError, LedgerError
@@ -16,13 +17,22 @@ _UNKNOWN = (
 )
 
 
+class Calls(threading.local):
+    """What the last call of each thread paid, and the interruptions that had come before it."""
+
+    paid: Cost | None = None
+    stops = 0
+
+
 class Charge:
     """The charge of one call: nothing until its receipt comes, whatever other calls pay.
 
-    Its `token` is random, and stands in the entry of this charge and in no other.
+    Its `token` is random, and stands in the entry of this charge and in no other. `earlier`, in
+    pico of rho, is what other parts of the same statement paid, of which an error tells, too.
     """
 
-    def __init__(self, ledger: Ledger, before: Balance) -> None:
+    def __init__(self, ledger: Ledger, before: Balance, earlier: int = 0) -> None:
+        self._earlier = earlier
         self._ledger, self._before, self.token = ledger, before, os.urandom(12).hex()
         self._terms = Terms.of(before.grant)
         self._price: Price | None = None
@@ -36,6 +46,14 @@ class Charge:
         """What was paid; None for nothing."""
         return None if self._price is None else tell.price(self._price, self._terms)
 
+    @property
+    def total(self) -> Cost | None:
+        """What all parts of the statement paid; None for nothing."""
+        if not self._earlier:
+            return self.cost
+        own = 0 if self._price is None else self._price.rho
+        return tell.price(Price(self._earlier + own, None), self._terms)
+
     def failure(self, error: BaseException) -> BaseException:
         """What to raise for an error of this call.
 
@@ -45,11 +63,13 @@ class Charge:
         words = ""
         if self.cost is None and (isinstance(error, LedgerError) or not isinstance(error, Error)):
             words = self._look()
-        if self.cost is not None:
-            words = charged_words(self.cost)
+        if self.total is not None:
+            words = charged_words(self.total)
         match error:
             case Error():
                 error.charged = words
+                if self._earlier:
+                    error.args = tuple(map(_more, error.args))
                 return error
             case Exception():
                 fault = InternalError(
@@ -75,3 +95,17 @@ class Charge:
         except BudgetError:
             return _UNKNOWN
         return ""
+
+
+def says(error: BaseException) -> bool:
+    """Whether an error, or an interruption, tells already what was charged."""
+    return bool(error.charged if isinstance(error, Error) else getattr(error, "__notes__", ()))
+
+
+def _more(words: object) -> object:
+    """What a part says of itself, where others paid before it."""
+    if not isinstance(words, str):
+        return words
+    return words.replace(
+        "nothing was charged", "nothing was charged for this part of the statement"
+    )

@@ -19,8 +19,7 @@ from dpsql.planner import Choice
 from dpsql.query.compile import Compiled
 
 if TYPE_CHECKING:
-    from dpsql.mechanisms.factorization import Factored
-    from dpsql.mechanisms.marginals import Marginals
+    from dpsql.mechanisms.plans import Plan
 
 REUSE = "reuse"
 QUOTED, LONGEST = 3, 60  # statements that are named, and characters of each
@@ -74,7 +73,7 @@ def settled(
     before: Found | None,
     compiled: Compiled,
     measured: Measurement,
-    plan: Factored | Marginals | None = None,
+    plan: Plan | None = None,
     *,
     alone: bool,
 ) -> tuple[Answered, int, list[str]]:
@@ -98,6 +97,8 @@ def settled(
         return as_it_is, 0, []
     archive.add(seq, stored)
     found = None if alone else archive.after(workload, seq, before)
+    if found is None:
+        found = archive.repeat(workload, seq)
     if found is not None and found.worst == math.inf:
         found = None
     others = [] if found is None else [used for used in found.used if used != seq]

@@ -13,11 +13,12 @@ from dpsql.planner import Choice, Terms, candidates
 from dpsql.query.bind import Probe
 from dpsql.query.parse import Ask
 from dpsql.release import Budget, Cost, Plan
-from dpsql.session import tell
+from dpsql.session import above, tell
 from dpsql.session.asked import check_delta, effective
-from dpsql.session.build import Head, build_plan, require_level
+from dpsql.session.build import Head, build_plan, require_bound, require_level
 from dpsql.session.foresee import foreseen
 from dpsql.session.others import reading
+from dpsql.session.population import population
 from dpsql.session.settings import Settings
 from dpsql.session.shown import projection
 from dpsql.session.wanted import wanted
@@ -31,11 +32,24 @@ WITHOUT = Terms(1e-6, 0, 0)  # where a price is given and there is no grant
 
 def explained(session: Session, ask: Ask, params: Any, settings: Settings) -> Plan:
     """The plan of a SELECT under these settings. Raises Refused, UsageError or BudgetError."""
+    if ask.first is not None:
+        return above.foretold(session, ask, params, settings)
     bound, compiled = session._compile(ask, params)
     settings = effective(ask, settings)
     if isinstance(bound, Probe) or compiled is None:
         raise UsageError("this statement tells only the schema: it is free and has no plan")
     require_level(compiled, settings.confidence)
+    drawn = population(session, ask, compiled, settings)
+    early: tuple[str, ...] = ()
+    if settings.backend == "synopsis":
+        from dpsql.session.guessed import guessed
+
+        balance = session.ledger.balance(session.user, bound.dataset.name)
+        said = guessed(session, bound, compiled, settings, balance)
+        if isinstance(said, Plan):
+            return said
+        early = (f"the synopsis does not answer ({said}): this is bought",)
+        settings = dataclasses.replace(settings, backend="auto")
     project = projection([compiled.workload], settings)
     priced = any(x is not None for x in (settings.epsilon, settings.rho, settings.accuracy))
     budget: Budget | None = None
@@ -58,10 +72,11 @@ def explained(session: Session, ask: Ask, params: Any, settings: Settings) -> Pl
     rises: list[tuple[Cost, Rise]] = []
     check_delta(ask, terms.delta)
     archive = None
-    if settings.reuse and budget is not None:
+    if settings.reuse and budget is not None and drawn is None:
         archive = session._archive(bound.dataset)
     plan = wanted(compiled, bound.dataset, settings, terms, archive)
     choice, read = plan.choice, None
+    require_bound(drawn, compiled, choice.noises(workload), settings.confidence)
     if budget is not None:
         read = reading(
             session.ledger, session._earlier, archive, bound.dataset, compiled, plan, balance
@@ -81,6 +96,14 @@ def explained(session: Session, ask: Ask, params: Any, settings: Settings) -> Pl
         )
     short = [note for cost, r in rises if cost is head.charged for note in tell.shortage(r)]
     told = [] if project is None else [project.note]
-    head = dataclasses.replace(head, notes=(*head.notes, *short, *told))
+    if archive is not None and settings.backend == "auto" and budget is not None:
+        from dpsql.session.guessed import offered
+
+        more, of_synopsis = offered(session, compiled, settings, balance)
+        listed, told = (*listed, *more), [*told, *of_synopsis]
+    after = budget if read is None else tell.budget(read.rise.after)
+    after = next((tell.budget(r.after) for cost, r in rises if cost is head.charged), after)
+    head = dataclasses.replace(head, notes=(*early, *head.notes, *short, *told), after=after)
     found = moved(workload, bound.dataset)
-    return build_plan(compiled, session._grid(bound.dataset), noises, listed, found, settings, head)
+    grid = session._grid(bound.dataset)
+    return build_plan(compiled, grid, noises, listed, found, settings, head, drawn)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.curator.curator import rise
-from dpsql.curator.quote import Noise as Drawn
 from dpsql.curator.quote import moved
 from dpsql.errors import NoGrant, UsageError
 from dpsql.mechanisms.archive import Archive
-from dpsql.mechanisms.gaussian import short
-from dpsql.planner import Terms, candidates, chosen
+from dpsql.planner import Terms, candidates
 from dpsql.query.compile import unit_of
 from dpsql.release import Budget, Plan, ScriptPlan
 from dpsql.session import tell
@@ -106,7 +103,7 @@ def _plans(
     notes: dict[int, str] = {}
     for group, projection in explained_together(ready, plan):
         notes.update(dict.fromkeys(group, projection.note))
-    alike = {} if rest is None else dict(zip(plan.missing, rest.noises(), strict=True))
+    alike = {} if rest is None else dict(zip(plan.missing, rest.noises, strict=True))
     found = []
     for at, query in enumerate(ready.queries):
         statement, said = plan.statements[at], plan.found[at]
@@ -122,13 +119,9 @@ def _plans(
             head = Head(REUSE, free, free, left, (note,))
         else:
             assert rest is not None
-            noises, choice = alike[at] if later is None else later.noises(workload), rest.choice
-            noise: Drawn = choice.noise
-            if choice.plan is not None:  # what as much noise would cost without the others
-                worst = max(each.worst for each in noises)
-                noise = short(Fraction(worst)) if worst > 0 else noise  # nothing is counted
-            alone = chosen(choice.backend, noise, workload, dataset, terms)
-            head = Head(choice.backend, alone.price, None, left)
+            noises = alike[at] if later is None else later.noises(workload)
+            alone = rest.alone(workload, noises, dataset, terms)
+            head = Head(rest.choice.backend, alone.price, None, left)
         if at in notes:
             head = dataclasses.replace(head, notes=(*head.notes, notes[at]))
         size = moved(query.compiled.workload, dataset)

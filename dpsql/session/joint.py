@@ -12,6 +12,8 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,11 +21,15 @@ from numpy.typing import NDArray
 
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.stored import Stored
+from dpsql.curator.quote import Noise as Drawn
 from dpsql.domain import Domain
 from dpsql.errors import UsageError
+from dpsql.mechanisms.coarser import Coarser
 from dpsql.mechanisms.found import Answered
+from dpsql.mechanisms.gaussian import short
 from dpsql.mechanisms.mixed import Again
 from dpsql.mechanisms.noises import Alike, Noise
+from dpsql.mechanisms.noises import Joint as Noisy
 from dpsql.planner import Asked, Choice, Terms, as_precise, choose, chosen
 from dpsql.query.canon import Family, families, parts, remember
 from dpsql.query.compile import Compiled
@@ -37,7 +43,7 @@ Column: TypeAlias = tuple[int, int, int]  # statement, SELECT, weight
 Places: TypeAlias = "tuple[tuple[tuple[_Place, ...], ...], ...]"  # of each family of each block
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Joint:
     """One measurement for several workloads: what, with how much noise, at which price."""
 
@@ -46,6 +52,7 @@ class Joint:
     asked: tuple[Workload, ...]
     places: Places
 
+    @cached_property
     def noises(self) -> list[tuple[Noise, ...]]:
         """The noise of the answers of each workload, before anything is measured."""
         law, plan = self.choice.event, self.choice.plan
@@ -53,11 +60,24 @@ class Joint:
             return [(Alike(law),) * len(workload.blocks) for workload in self.asked]
         return [answered.noises for answered in self._again(self.choice.unmeasured())]
 
+    def alone(
+        self, workload: Workload, noises: Sequence[Noise], dataset: Dataset, terms: Terms
+    ) -> Choice:
+        """What as much noise would cost for one of the workloads without the others."""
+        noise: Drawn = self.choice.noise
+        if self.choice.plan is not None:
+            worst = max(each.worst for each in noises)
+            noise = short(Fraction(worst)) if worst > 0 else noise  # nothing is counted
+        return chosen(self.choice.backend, noise, workload, dataset, terms)
+
     def stored(self, measured: Sequence[NDArray[Any]]) -> Stored | None:
         """What a ledger keeps of what was measured, None for what it cannot."""
         plan, law = self.choice.plan, self.choice.event
         if plan is not None and isinstance(law, Gaussian):
-            return plan.stored(measured, law, plan.answered(measured, law).answers)
+            from dpsql.mechanisms.factorization import Factored
+
+            shown = plan.answered(measured, law).answers if isinstance(plan, Factored) else []
+            return plan.stored(measured, law, shown)
         return self._plain(measured)
 
     def unmeasured(self) -> Stored | None:
@@ -86,14 +106,21 @@ class Joint:
                 noises,
                 1,
             )
-            for workload, places, noises in zip(self.asked, self.places, self.noises(), strict=True)
+            for workload, places, noises in zip(self.asked, self.places, self.noises, strict=True)
         ]
 
     def _again(self, stored: Stored | None) -> list[Answered]:
         """The answers of each workload, of a strategy's values."""
         assert stored is not None  # no strategy is planned for what cannot be kept
-        found = [Again.of(workload, stored) for workload in self.asked]
-        return [again() for again in found if again is not None]
+        if not stored.mixes and stored.tabled is None:
+            from dpsql.mechanisms.levels import Levels
+
+            levels = Levels(stored)
+            return [levels.answers(workload) for workload in self.asked]
+        if stored.tabled is None:
+            return [Again.of(workload, stored)() for workload in self.asked]
+        found = map(Coarser(stored).answers, self.asked)
+        return [Answered(tuple(f.shown for f in s), tuple(map(Noisy, s)), 1) for s in found]
 
 
 def joint(workloads: Sequence[Workload], dataset: Dataset, asked: Asked, terms: Terms) -> Joint:

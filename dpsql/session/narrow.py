@@ -114,7 +114,7 @@ def _mixed(alone: Joint, widths: Sequence[Width], dataset: Dataset, terms: Terms
         return Joint(alone.workload, choice, alone.asked, alone.places)
 
     def width(variance: Fraction) -> float:
-        return max(w(noises) for w, noises in zip(widths, of(variance).noises(), strict=True))
+        return max(w(noises) for w, noises in zip(widths, of(variance).noises, strict=True))
 
     wide = width(_WIDE)
     guess = _WIDE / Fraction(wide) ** 2 if wide else _WIDE

@@ -92,7 +92,7 @@ def reading(
     asked, noise = plan.rest.measured(compiled.workload), plan.rest.noise
     fresh = rise(ledger, user, dataset, archive.name[2], asked, noise)
     if _cost(best.rise, pure) <= _cost(fresh, pure) or (_held(best.rise) and not _held(fresh)):
-        then = archive.once_read(compiled.workload, best.seq, best.stored, plan.found)
+        then = archive.once_read(compiled.workload, best.seq, best.stored)
         return dataclasses.replace(best, found=then) if then and plan.enough(then) else best
     return None
 

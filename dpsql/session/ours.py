@@ -10,7 +10,9 @@ from dpsql.query.expr import written
 from dpsql.query.parse import Describe, Set, Show
 from dpsql.release import Release
 from dpsql.session import tell
-from dpsql.session.settings import NAMES
+from dpsql.session.settings import EXAMPLES, NAMES
+
+SETTINGS = "SET epsilon = 0.1, RESET epsilon, SHOW ALL"
 
 if TYPE_CHECKING:
     from dpsql.session.session import Session
@@ -58,7 +60,7 @@ def _set(session: Session, statement: Set, sql: str) -> Release:
         span = statement.value_span if name in NAMES else statement.span
         raise Refused(
             str(error),
-            hint="SET epsilon = 0.1, RESET epsilon, SHOW ALL",
+            hint=f"SET {name} = {EXAMPLES[name]}" if name in NAMES else SETTINGS,
             sql=sql,
             start=None if span is None else span.start,
             end=None if span is None else span.end,

@@ -14,6 +14,31 @@ from dpsql.query.expr import Cast, Const, Param
 Key = tuple[tuple[str, str, str], ...]
 
 
+def native(params: Any) -> Any:
+    """The same parameters as values of Python's own types: NumPy's scalars, and members of enums
+    that are numbers or texts, are written unlike what they are."""
+    if isinstance(params, Mapping):
+        return {name: _plain(value) for name, value in params.items()}
+    if isinstance(params, Iterable) and not isinstance(params, str | bytes):
+        return [_plain(value) for value in params]
+    return params
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case None | bool():
+            return value
+        case int():
+            return int(value)
+        case float():
+            return float(value)
+        case str():
+            return str.__str__(value)
+    if hasattr(value, "item") and not getattr(value, "shape", ()):  # a scalar of NumPy's
+        return _plain(value.item())
+    return value
+
+
 def literals(
     params: Sequence[Any] | Mapping[str, Any] | None,
 ) -> tuple[dict[str, Const | Cast], Key]:
@@ -96,8 +121,6 @@ def _literal(name: str, value: Any) -> Const | Cast:
             return Const("text", value)
         case datetime.date() if not isinstance(value, datetime.datetime):
             return Cast(Const("text", value.isoformat()), "DATE")
-    if hasattr(value, "item") and not isinstance(value, str | bytes):  # numpy's scalars
-        return _literal(name, value.item())
     if isinstance(value, float | decimal.Decimal):
         raise UsageError(
             f"parameter {name} is {value}, which compares like no number of a table; "
@@ -105,18 +128,23 @@ def _literal(name: str, value: Any) -> Const | Cast:
         )
     if isinstance(value, int):
         raise UsageError(f"parameter {name} is beyond 2^127; give a smaller number")
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, list | tuple | set | frozenset) or hasattr(value, "shape"):
         raise UsageError(
-            f"parameter {name} is a {type(value).__name__}; write one ? for each of its values: "
-            "IN (?, ?)"
+            f"parameter {name} is {_a(value)}; write one ? for each of its values: IN (?, ?)"
         )
     if isinstance(value, datetime.datetime | datetime.time):
         raise UsageError(
-            f"parameter {name} is a {type(value).__name__}; give its text, e.g. "
+            f"parameter {name} is {_a(value)}; give its text, e.g. "
             f"'{value.isoformat(*(' ',) if isinstance(value, datetime.datetime) else ())}', "
             "and CAST(? AS TIMESTAMP)"
         )
     raise UsageError(
-        f"parameter {name} is a {type(value).__name__}; a parameter is a number, a text, "
+        f"parameter {name} is {_a(value)}; a parameter is a number, a text, "
         "a date, true, false or None"
     )
+
+
+def _a(value: Any) -> str:
+    """The type of a value with its article."""
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeio' else 'a'} {name}"

@@ -7,6 +7,7 @@ answer as well as that are left out, and the rest is measured with the same nois
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,22 +17,24 @@ from typing import TYPE_CHECKING
 from dpsql.accounting.purse import Balance
 from dpsql.curator.quote import GaussianNoise
 from dpsql.mechanisms.archive import Archive
-from dpsql.mechanisms.found import Found
+from dpsql.mechanisms.found import Enough, Found
 from dpsql.mechanisms.gaussian import short
+from dpsql.mechanisms.noises import Noise, excess
 from dpsql.mechanisms.threads import one_thread
 from dpsql.planner import CLOSE, SCRIPT_SHARE, Asked, Terms, chosen
 from dpsql.query.compile import Compiled
 from dpsql.query.linear import Workload
 from dpsql.schema import Dataset
 from dpsql.session.asked import check_delta
-from dpsql.session.build import widest
 from dpsql.session.joint import Joint, joint, of_some, scaled
 from dpsql.session.narrow import halves_of, narrow
 from dpsql.session.ready import Ready
+from dpsql.session.wanted import within
 
 if TYPE_CHECKING:
     from dpsql.session.session import Session
 
+_TRIES = 4  # of less noise
 MOST_PLANNED = 1 << 80  # queries, and cells times their square: clusters have bounds of their own
 
 
@@ -49,7 +52,7 @@ class Planned:
     found: list[Found | None]
     missing: list[int]
     rest: Joint | None
-    enough: list[Callable[[Found], bool]]
+    enough: list[Enough]
 
 
 def of_purse(
@@ -90,56 +93,91 @@ def planned(ready: Ready, dataset: Dataset, terms: Terms, archive: Archive | Non
         whole = by_width.cheapest(range(len(queries)), dataset, terms)
     workloads = [statement.workload for statement in statements]
 
-    targets = [max(noise.worst for noise in noises) for noises in whole.noises()]
+    @functools.cache
+    def first() -> Archive | None:
+        """What would be kept of the whole script."""
+        stored = None if archive is None else whole.unmeasured()
+        return None if archive is None or stored is None else archive.once_measured(stored)
 
-    def enough(at: int) -> Callable[[Found], bool]:
-        if halves is None:
-            return lambda said: said.worst <= targets[at] * (1.0 + CLOSE)
-        width = widest(statements[at], queries[at].settings.confidence)
-        half, workload = halves[at], workloads[at]
-        return lambda said: said.worst < math.inf and width(said.noises(workload)) <= half
-
-    will_do = [enough(at) for at in range(len(queries))]
+    if halves is None:
+        bought = [_Bought(*each, first) for each in zip(workloads, whole.noises, strict=True)]
+        will_do = [Enough(each.will_do, each.nearly) for each in bought]
+    else:
+        levels = [query.settings.confidence for query in queries]
+        will_do = [within(*each) for each in zip(statements, levels, halves, strict=True)]
     found: list[Found | None] = [None] * len(queries)
     if archive is not None:
         for at, query in enumerate(queries):
             if query.settings.reuse:
-                found[at] = _said(archive, workloads[at], will_do[at], exact=halves is not None)
+                found[at] = archive.said(workloads[at], will_do[at])
     missing = [at for at, said in enumerate(found) if said is None]
     rest = None
     if missing and halves is None:
         rest = of_some(whole, missing, dataset, terms)
-        rest = _as_fine(rest, [targets[at] for at in missing], dataset, terms)
+        rest = _as_fine(rest, [bought[at] for at in missing], dataset, terms) or whole
     elif missing:
         rest = by_width.cheapest(missing, dataset, terms)
-    if rest is not None and rest.choice.event.rho > whole.choice.event.rho:
+    if rest is whole or (rest and rest.choice.event.rho > whole.choice.event.rho):
         # the sensitivity of a part may be bounded more coarsely than that of the whole
         rest, found, missing = whole, [None] * len(queries), list(range(len(queries)))
     return Planned(statements, asked, whole, found, missing, rest, will_do)
 
 
-def _as_fine(rest: Joint, targets: Sequence[float], dataset: Dataset, terms: Terms) -> Joint:
-    """The measurement with as little noise as lets every statement reach its target.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Bought:
+    """What the price buys for a statement of the whole script: as it is measured, and as it is
+    said where nothing else is known.
+    """
+
+    workload: Workload
+    raw: tuple[Noise, ...]
+    first: Callable[[], Archive | None]
+
+    def nearly(self, said: Found) -> bool:
+        """Whether no variance is larger."""
+        return said.worst <= self._worst * (1.0 + CLOSE)
+
+    def will_do(self, said: Found) -> bool:
+        """Whether what is shown is no worse, too."""
+        return self.nearly(said) and self._excess(said.noises(self.workload)) <= 1.0
+
+    def over(self, noises: tuple[Noise, ...]) -> float:
+        """How many times the variance is that will do; about, where that is more than 1."""
+        worst = max((noise.worst for noise in noises), default=0.0)
+        over = worst / self._worst if self._worst else 0.0
+        return max(over / (1.0 + CLOSE), self._excess(noises))
+
+    @property
+    def _worst(self) -> float:
+        return max((noise.worst for noise in self.raw), default=0.0)
+
+    def _excess(self, noises: tuple[Noise, ...]) -> float:
+        found = excess(self.workload, noises, self.raw)
+        if found > 1.0 and (agreed := self._agreed()) is not None:
+            found = min(found, excess(self.workload, noises, agreed))
+        return found
+
+    def _agreed(self) -> tuple[Noise, ...] | None:
+        kept = self.first()
+        said = None if kept is None else kept.by_last(self.workload)
+        return None if said is None or said.worst == math.inf else said.noises(self.workload)
+
+
+def _as_fine(
+    rest: Joint, bought: Sequence[_Bought], dataset: Dataset, terms: Terms
+) -> Joint | None:
+    """The measurement with as little noise as will do for every statement; None where none does.
 
     Else what has just been bought would be too coarse when the script is run again.
     """
-    noises = zip(rest.noises(), targets, strict=True)
-    over = max((each.worst / target for own, target in noises if target for each in own), default=0)
-    noise = rest.choice.noise
-    if not (over > 1.0 and isinstance(noise, GaussianNoise)):
-        return rest
-    finer = short(noise.variance / Fraction(over))
-    choice = rest.choice
-    made = chosen(choice.backend, finer, rest.workload, dataset, terms, choice.plan)
-    return dataclasses.replace(rest, choice=made)
-
-
-def _said(
-    archive: Archive, workload: Workload, enough: Callable[[Found], bool], *, exact: bool
-) -> Found | None:
-    """What earlier releases say of a workload, where that is enough."""
-    said = archive.find(workload)
-    if said is not None and enough(said):
-        return said
-    others = archive.again(workload) if exact else []
-    return next((said for said in others if enough(said)), None)
+    for _ in range(_TRIES):
+        over = max(
+            (one.over(noises) for one, noises in zip(bought, rest.noises, strict=True)), default=0.0
+        )
+        choice = rest.choice
+        if not (over > 1.0 and isinstance(choice.noise, GaussianNoise)):
+            return rest
+        finer = short(choice.noise.variance / Fraction(over))
+        made = chosen(choice.backend, finer, rest.workload, dataset, terms, choice.plan)
+        rest = dataclasses.replace(rest, choice=made)
+    return None

@@ -23,8 +23,12 @@ from dpsql.schema import Dataset
 from dpsql.session import tell
 from dpsql.session.asked import effective, statement
 from dpsql.session.build import require_level
+from dpsql.session.chart import AUTO, KINDS, NONE, Chart, unsuited
 from dpsql.session.explained import explained
 from dpsql.session.ours import told
+from dpsql.session.outline import outline, plain
+from dpsql.session.params import native
+from dpsql.session.population import refuse as refuse_population
 from dpsql.session.script import Script, Step
 from dpsql.session.settings import NAMES, Settings
 
@@ -43,6 +47,7 @@ class Query:
     ask: Ask
     compiled: Compiled
     settings: Settings
+    chart: Chart | str = AUTO
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +83,7 @@ def ready(
         raise UsageError(
             "the parameters of a script have names: a mapping, {'year': 2024} for $year"
         )
-    found = _Reader(session, _script(script), dict(params or {}), given).read()
+    found = _Reader(session, _script(script), native(params or {}), given).read()
     _require_one_measure(found)
     return found
 
@@ -116,12 +121,14 @@ class _Reader:
                 entry = self._entry(step, statement(step.sql))
             if entry is None:
                 continue
-            if step.weight is not None and isinstance(entry, Free):
+            mark = "weight" if step.weight is not None else step.chart.replace("none", "")
+            if mark and isinstance(entry, Free):
+                name = "weight" if step.weight is not None else "chart"
                 raise self._script.refusal(
-                    "a weight above a statement that is not measured",
+                    f"a {name} above a statement that is not measured",
                     step.start,
                     step.start + len(step.sql),
-                    "-- weight: ... directly above a SELECT",
+                    f"-- {name}: ... directly above a SELECT",
                 )
             entries.append(entry)
         unused = [name for name in self._params if name not in self._used]
@@ -175,6 +182,12 @@ class _Reader:
                     f"SET {option.name} = ... above the first SELECT; -- weight: 4 above this one "
                     "for half the noise",
                 )
+        if ask.first is not None:
+            raise ask.text.refusal(
+                f"{ask.first.words} in a script: it is bought alone, and tells no values to plan",
+                ask.first.span,
+                "the statement by itself, with dpsql query (in Python con.execute)",
+            )
         session, params = self._session, self._values(ask)
         bound, compiled = session._compile(ask, params)
         settings = effective(ask, self._settings())
@@ -188,7 +201,8 @@ class _Reader:
                 )
             return self._free(step, lambda: tell.probe(probe, session._probe_grid(probe), params))
         require_level(compiled, settings.confidence)
-        query = Query(step, ask, compiled, settings)
+        refuse_population(ask, settings, "a statement of a script")
+        query = Query(step, ask, compiled, settings, self._chart(step, compiled))
         self._first = self._first or query
         one, other = self._first.compiled.bound.dataset, compiled.bound.dataset
         if one is not other:
@@ -199,6 +213,26 @@ class _Reader:
                 "one script for each dataset: each has a purse, and so a price, of its own",
             )
         return query
+
+    def _chart(self, step: Step, compiled: Compiled) -> Chart | str:
+        """The chart of a statement: the one it asks for, one that suits the answer, or none.
+
+        Raises Refused for one that does not suit it.
+        """
+        kind = next((kind for kind in KINDS if kind == step.chart), None)
+        if kind is None:
+            return AUTO if step.chart != NONE and plain(compiled) else NONE
+        shape = outline(compiled, self._session._grid(compiled.bound.dataset))
+        wrong = unsuited(shape, kind)
+        if wrong is not None:
+            reason, hint = wrong
+            raise self._script.refusal(
+                f"chart: {kind} does not suit this statement: {reason}",
+                step.start,
+                step.start + len(step.sql),
+                hint,
+            )
+        return Chart(kind, shape.keys, shape.measures)
 
     def _values(self, ask: Ask) -> dict[str, Any] | None:
         """The parameters of one statement. Raises Refused for one that has no value."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from dpsql.schema import Dataset
 from dpsql.session import tell
 from dpsql.session.build import Paid, build
 from dpsql.session.charge import Charge
+from dpsql.session.chart import NONE, Chart
 from dpsql.session.earlier import NOT_KEPT, REUSE, label, words
 from dpsql.session.joint import Joint
 from dpsql.session.planned import Planned, of_purse
@@ -35,10 +36,16 @@ _LOGGED = 1_000  # characters of a script in the ledger's log
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A statement of a script and its answer."""
+    """A statement of a script and its answer.
+
+    `alone` is what it would cost without the others, with the noise that it got; None where it was
+    not measured. `chart` is the one that it asks for, AUTO or NONE.
+    """
 
     step: Step
     release: Release
+    alone: Cost | None = None
+    chart: Chart | str = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +97,13 @@ def _bought(session: Session, ready: Ready, dataset: Dataset) -> Report:
     if plan.rest is None:
         nothing, left = tell.nothing(terms), tell.budget(balance)
         free = [_reused(at, plan, None, nothing, left) for at in range(len(queries))]
-        sections = _sections(session, ready, plan, free, together)
+        sections = _sections(session, ready, plan, free, together, {})
         return Report(ready.script, sections, REUSE, nothing, nothing, left)
     curator = session._curator(dataset)
     charge = Charge(session.ledger, balance)
     failure: BaseException
     try:
+        session.go_on()
         choice = plan.rest.choice
         measured = curator.measure(
             choice.measured(plan.rest.workload), choice.noise, logged(ready.script, queries),
@@ -137,6 +145,7 @@ def _sections(
     plan: Planned,
     answers: Sequence[tuple[Answered, Paid]],
     together: Sequence[tuple[list[int], Projection]],
+    alone: Mapping[int, Cost],
 ) -> tuple[Section, ...]:
     """The answers to all statements, as they are shown."""
     shown: dict[int, Shown] = {}
@@ -147,7 +156,7 @@ def _sections(
         statement = plan.statements[at]
         grid = session._grid(statement.bound.dataset)
         release = build(statement, grid, own, query.settings, paid, shown.get(at))
-        found.append(Section(query.step, release))
+        found.append(Section(query.step, release, alone.get(at), query.chart))
     return tuple(found)
 
 
@@ -171,7 +180,8 @@ def _released(
     together: Sequence[tuple[list[int], Projection]],
 ) -> Report:
     """The report after a measurement, which is kept for reuse."""
-    assert plan.rest is not None
+    dataset = ready.dataset
+    assert plan.rest is not None and dataset is not None
     raw = dict(zip(plan.missing, plan.rest.answers(measured.answers), strict=True))
     kept, notes = _kept(archive, plan.rest, measured)
     others = len(ready.queries) - 1
@@ -182,7 +192,7 @@ def _released(
         )
     price, left = plan.rest.choice.price, tell.budget(measured.receipt.after)
     charged, nothing = tell.price(measured.receipt.charged, terms), tell.nothing(terms)
-    answers = []
+    answers, alone = [], {}
     for at, query in enumerate(ready.queries):
         statement, said = plan.statements[at], None
         if kept is not None and query.settings.reuse:
@@ -193,6 +203,8 @@ def _released(
             answers.append(_reused(at, plan, said, nothing, left))
             continue
         own, earlier = raw[at], 0
+        with contextlib.suppress(Error):  # what was paid for is not lost for it
+            alone[at] = plan.rest.alone(statement.workload, own.noises, dataset, terms).price
         if said is not None:
             own = said.answered()
             earlier = sum(used != measured.receipt.seq for used in said.used)
@@ -200,7 +212,7 @@ def _released(
         backend = label(plan.rest.choice, earlier)
         paid = Paid(backend, price, charged, left, earlier > 0, (*combined, *notes))
         answers.append((own, paid))
-    sections = _sections(session, ready, plan, answers, together)
+    sections = _sections(session, ready, plan, answers, together, alone)
     return Report(ready.script, sections, plan.rest.choice.backend, price, charged, left)
 
 

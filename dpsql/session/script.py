@@ -21,6 +21,7 @@ from pathlib import Path
 
 from dpsql.errors import Place, Refused, UsageError
 from dpsql.query.empty import tokens
+from dpsql.session.chart import NAMES
 
 LONGEST = 1_000_000  # bytes of a script that are read at all
 _MARKS = ("weight", "chart")
@@ -214,7 +215,7 @@ class _Above:
             if name == "weight":
                 weight = _weight(value, note, script)
             elif name == "chart":
-                chart = value
+                chart = _chart(value, note, script)
             elif heading and not title and not lines:
                 title = heading[1].strip()
             elif not _RULE.fullmatch(note.text):
@@ -261,6 +262,19 @@ def _weight(value: str, note: _Note, script: Script) -> float:
             "-- weight: 4, for half the noise",
         )
     return found
+
+
+def _chart(value: str, note: _Note, script: Script) -> str:
+    name = value.lower()
+    if name in NAMES:
+        return name
+    near = difflib.get_close_matches(name, NAMES, 1, 0.5)
+    raise script.refusal(
+        f"there is no chart {value!r}" + (f": did you mean {near[0]}?" if near else ""),
+        note.start,
+        note.start + len(note.text),
+        f"-- chart: {', '.join(NAMES[:-1])} or {NAMES[-1]}",
+    )
 
 
 # -- cutting -----------------------------------------------------------------------------------

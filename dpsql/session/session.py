@@ -12,13 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from dpsql import schema as schemas
 from dpsql.accounting.ledger import Balance, Ledger, Regranted
 from dpsql.accounting.shelf import is_url, witness
 from dpsql.curator.curator import Curator
 from dpsql.curator.engines.duckdb import DuckDBEngine, snapshot_of
 from dpsql.curator.keys import unit_key
-from dpsql.errors import NoGrant, SourceError, UsageError
+from dpsql.errors import SourceError, UsageError
 from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.found import Answered
 from dpsql.planner import Terms
@@ -26,20 +25,22 @@ from dpsql.query.bind import Bound, Probe, bind
 from dpsql.query.catalogue import Catalogue
 from dpsql.query.compile import Compiled, compile_bound
 from dpsql.query.grid import Grid
-from dpsql.query.parse import Ask, Describe, Explain, Set, Show
+from dpsql.query.parse import Ask, Describe, Explain, First, Largest, Set, Show
 from dpsql.release import Budget, Cost, Plan, Release, ScriptPlan
 from dpsql.schema import Dataset
-from dpsql.session import tell
-from dpsql.session.asked import check_delta, effective, statement
-from dpsql.session.build import Paid, build, require_level
-from dpsql.session.charge import Charge
+from dpsql.session import above, tell
+from dpsql.session.asked import check_delta, declared, effective, named, require_private, statement
+from dpsql.session.build import Paid, build, require_bound, require_level
+from dpsql.session.charge import Calls, Charge
 from dpsql.session.earlier import REUSE, Earlier, label, words
 from dpsql.session.explained import explained
 from dpsql.session.others import reading, taken
 from dpsql.session.ours import told
-from dpsql.session.params import literals, require_all
+from dpsql.session.params import literals, native, require_all
+from dpsql.session.population import population
 from dpsql.session.settings import Settings
 from dpsql.session.shown import projection
+from dpsql.session.synopses import Learned, Synopses
 from dpsql.session.wanted import wanted
 from dpsql.session.whole import said_of, whole
 
@@ -71,16 +72,7 @@ class Session:
         self.database = Path(database)
         if not self.database.exists():
             raise SourceError(f"there is no database {self.database}")
-        listed = [schema] if isinstance(schema, str | Path) else schema
-        self.datasets: Mapping[str, Dataset] = {
-            dataset.name: dataset for dataset in schemas.find(self.database, listed)
-        }
-        unsafe = [name for name, dataset in self.datasets.items() if dataset.unsafe]
-        if unsafe:
-            raise UsageError(
-                f"the schema of {', '.join(unsafe)} is marked unsafe: its values were read off "
-                "the data; the owner checks them and removes `unsafe = true`"
-            )
+        self.datasets = declared(self.database, schema)
         if user is not None and not user.strip():
             raise UsageError("the user is empty: give a name, or none for your login name")
         self.user = user or os.environ.get("DPSQL_USER") or getpass.getuser()
@@ -94,8 +86,9 @@ class Session:
         self._key = os.urandom(32)  # where there is no file for one
         self._lock = threading.RLock()
         self._balances: dict[str, Balance] = {}  # after the last answer on each dataset
-        self._calls = _Calls()
+        self._calls, self._stops = Calls(), 0
         self._earlier = Earlier(self.user)
+        self._learned = Learned()
 
     # -- the parts -----------------------------------------------------------------------------
 
@@ -113,11 +106,7 @@ class Session:
             if self._ledger is None:
                 path = self.ledger_place
                 if isinstance(path, Path) and not path.exists():
-                    raise NoGrant(
-                        f"{self.user} has no grant: there is no ledger {path.name}; the owner "
-                        f"makes one with: dpsql budget grant {self.database.name} {self.user} "
-                        "--epsilon E"
-                    )
+                    raise tell.no_ledger(self.database, self.user, path, self._given is not None)
                 beside = witness(self.database, path)
                 self._ledger = Ledger.open(path, create=False, witness=beside)
             return self._ledger
@@ -167,10 +156,12 @@ class Session:
         after a charge can SourceError or InternalError mean that something was paid, and then
         they say so (see `last_charge`).
         """
-        self._calls.paid = None
-        chosen = self.settings.with_values(settings)
+        self._begin()
+        chosen, params = self.settings.with_values(settings), native(params)
         asked = statement(sql)
         match asked:
+            case Ask(first=First() | Largest()):
+                return above.answered(self, asked, params, chosen)
             case Ask():
                 return self._ask(asked, params, chosen)
             case Explain(ask=ask):
@@ -182,7 +173,7 @@ class Session:
         self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, **settings: Any
     ) -> Plan:
         """What a SELECT would do and cost; free, and reads no private data."""
-        chosen = self.settings.with_values(settings)
+        chosen, params = self.settings.with_values(settings), native(params)
         asked = statement(sql)
         if isinstance(asked, Explain):
             asked = asked.ask
@@ -209,7 +200,7 @@ class Session:
         from dpsql.session.ready import ready
         from dpsql.session.report import answered
 
-        self._calls.paid = None
+        self._begin()
         return answered(self, ready(self, script, params, settings))
 
     def explain_script(
@@ -223,8 +214,12 @@ class Session:
 
     def budget(self, dataset: str | None = None) -> Budget:
         """What this user was granted, spent and has left. Raises NoGrant."""
-        balance = self.ledger.balance(self.user, self._named(dataset).name)
-        return tell.budget(balance)
+        return tell.budget(self.ledger.balance(self.user, named(self.datasets, dataset).name))
+
+    @property
+    def synopses(self) -> Synopses:
+        """Synopses, made and asked here; anew each time, for a session is in no cycle."""
+        return Synopses(self)
 
     @property
     def last_charge(self) -> Cost | None:
@@ -232,11 +227,23 @@ class Session:
         return self._calls.paid
 
     def interrupt(self) -> None:
-        """Stop a running statement from another thread; what was charged stays charged."""
+        """Stop a running statement from another thread; what was charged stays charged.
+
+        One that is still being planned stops before it is charged.
+        """
+        self._stops += 1
         for engine in list(self._engines.values()):
             engine.interrupt()
         for grid in list(self._grids.values()):
             grid.empty.interrupt()
+
+    def _begin(self) -> None:
+        self._calls.paid, self._calls.stops = None, self._stops
+
+    def go_on(self) -> None:
+        """Raises KeyboardInterrupt if `interrupt` came since this thread's call began."""
+        if self._calls.stops != self._stops:
+            raise KeyboardInterrupt
 
     def close(self) -> None:
         """Close the database and, unless it was given open, the ledger."""
@@ -281,19 +288,26 @@ class Session:
         return self._measure(ask, bound, compiled, settings, balance)
 
     def _measure(
-        self, ask: Ask, bound: Bound, compiled: Compiled, settings: Settings, balance: Balance
-    ) -> Release:
+        self, ask: Ask, bound: Bound, compiled: Compiled, settings: Settings, balance: Balance,
+        earlier: int = 0,
+    ) -> Release:  # fmt: skip
         terms = Terms.of(balance.grant)
         check_delta(ask, terms.delta)
+        drawn = population(self, ask, compiled, settings)
+        if settings.backend == "synopsis":
+            from dpsql.session.learned import asked as of_synopsis
+
+            return of_synopsis(self, ask, bound, compiled, settings, balance)
         dataset, grid = bound.dataset, self._grid(bound.dataset)
         project = projection([compiled.workload], settings)
 
         def built(answered: Answered, paid: Paid) -> Release:
             shown = project.shown([answered])[0] if project else None
-            return build(compiled, grid, answered, settings, paid, shown)
+            return build(compiled, grid, answered, settings, paid, shown, drawn)
 
-        archive = self._archive(dataset) if settings.reuse else None
+        archive = self._archive(dataset) if settings.reuse and drawn is None else None
         plan = wanted(compiled, dataset, settings, terms, archive)
+        require_bound(drawn, compiled, plan.choice.noises(compiled.workload), settings.confidence)
         found, rest = plan.found, plan.rest
         if rest is None:
             assert found is not None
@@ -304,13 +318,14 @@ class Session:
             return built(found.answered(), paid)
         curator = self._curator(dataset)
         text = ask.text.sql.strip()
-        charge = Charge(self.ledger, balance)
+        charge = Charge(self.ledger, balance, earlier)
         read = reading(self.ledger, self._earlier, archive, dataset, compiled, plan, balance)
         if read is None:
             plan = whole(plan, compiled, dataset, settings.whole, archive, self.ledger, balance)
             rest = plan.rest or rest
         failure: BaseException
         try:
+            self.go_on()
             if archive is not None and read is not None:
                 receipt, said, paid = taken(self.ledger, archive, read, charge, text, balance)
                 self._balances[dataset.name] = receipt.after
@@ -322,6 +337,7 @@ class Session:
             self._balances[dataset.name] = measured.receipt.after
             if archive is not None and measured.snapshot != archive.name[2]:
                 archive, found = self._archive(dataset, measured.snapshot), None
+            drawn = drawn and drawn.of(measured.snapshot)
             answered, others, notes = said_of(archive, found, compiled, measured, plan)
             paid = Paid(
                 label(rest, others),
@@ -337,7 +353,7 @@ class Session:
         except BaseException as error:
             failure = charge.failure(error)
         finally:
-            self._calls.paid = charge.cost
+            self._calls.paid = charge.total
         raise failure  # out here, so that it does not carry what it was made from
 
     def _archive(self, dataset: Dataset, snapshot: str | None = None) -> Archive:
@@ -350,8 +366,7 @@ class Session:
 
     def _snapshot(self, dataset: Dataset, *, look: bool = False) -> str:
         """The state of the data now; reads no row."""
-        engine = self._engines.get(dataset.name)
-        if engine is not None:
+        if engine := self._engines.get(dataset.name):
             return engine.snapshot()
         key = self._unit_key(dataset, make=False)
         return snapshot_of(self.database, dataset, key, look=look)
@@ -366,6 +381,7 @@ class Session:
                 bound = bind(ask, self.datasets, values)
                 compiled = None
                 if isinstance(bound, Bound):
+                    require_private(ask, bound.dataset)
                     compiled = compile_bound(bound, self._grid(bound.dataset), params or ())
                 found = bound, compiled
                 self._compiled[known] = found
@@ -377,24 +393,8 @@ class Session:
 
     def called(self, name: str) -> Dataset | None:
         """The dataset of a name, whatever the case of its letters."""
-        found = self.datasets.get(name)
         alike = (d for n, d in self.datasets.items() if n.lower() == name.lower())
-        return found or next(alike, None)
-
-    def _named(self, dataset: str | None) -> Dataset:
-        if dataset is None:
-            if len(self.datasets) != 1:
-                raise UsageError(f"name the dataset: one of {', '.join(self.datasets)}")
-            return next(iter(self.datasets.values()))
-        if dataset not in self.datasets:
-            raise UsageError(f"there is no dataset {dataset!r}: {', '.join(self.datasets)}")
-        return self.datasets[dataset]
+        return self.datasets.get(name) or next(alike, None)
 
     def _probe_grid(self, probe: Probe) -> Grid:
         return self._grid(probe.dataset or next(iter(self.datasets.values())))
-
-
-class _Calls(threading.local):
-    """What the last call of each thread paid."""
-
-    paid: Cost | None = None

@@ -13,15 +13,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dpsql.accounting.convert import LARGEST_EPSILON
 from dpsql.errors import UsageError
 from dpsql.planner import BACKENDS, OBJECTIVES
 
-_LATER = {
-    "strict": "synopses",
-}
 WHOLE = ("off", "auto", "on")
 _PRICES = ("epsilon", "rho", "accuracy")
 POSTPROCESSES = ("none", "projection")
+TARGETS = ("sample", "population")
+EXAMPLES = {
+    "epsilon": "0.1",
+    "rho": "0.001",
+    "accuracy": "50",
+    "confidence": "0.99",
+    "backend": "laplace",
+    "objective": "largest",
+    "intervals": "on",
+    "clamp": "on",
+    "postprocess": "projection",
+    "total": "32561",
+    "whole": "auto",
+    "target": "population",
+    "strict": "off",
+    "reuse": "off",
+}
 _MOST_ROWS = 10**15
 _ON = {"on": True, "true": True, "1": True, "yes": True}
 _OFF = {"off": False, "false": False, "0": False, "no": False}
@@ -37,15 +52,20 @@ class Settings:
                 least count released before for the same statement, at the least price;
                 at most one of these three
     confidence  level of the intervals, above 0 and below 1
-    backend     auto, gaussian, laplace or factorization
+    backend     auto, gaussian, laplace, factorization, or synopsis: from a synopsis of the columns
     objective   which error of several answers planning makes least: total, or the largest
     intervals   adds <name>_low and <name>_high columns to the output
     clamp       shows negative counts as 0, which biases them
     postprocess none, or projection: shows the answers of the one table that is nearest to the
                 noisy ones, which biases them
-    total       number of rows that SELECT COUNT(*) counts, where it is public: projection keeps it
+    total       number of rows that SELECT COUNT(*) counts, where it is public: projection keeps it,
+                and target = population tells counts from shares by it
     whole       whether a statement that has to be bought measures the whole table of its columns:
                 off, on, or auto, once statements about them have cost as much
+    target      what intervals are about: the sample (the rows), or the population that the rows
+                were drawn from, whatever answers the questions were chosen by
+    strict      whether a synopsis shows only what tables tell or a gate verified; off shows other
+                guesses, too, without interval, free
     reuse       keeps answers, and answers from kept ones, free, where they are accurate enough
     """
 
@@ -60,10 +80,12 @@ class Settings:
     postprocess: str = "none"
     total: int | None = None
     whole: str = "off"
+    target: str = "sample"
+    strict: bool = True
     reuse: bool = True
 
     def __post_init__(self) -> None:
-        for name, most in (("epsilon", 1e9), ("rho", 1e9), ("accuracy", 1e15)):
+        for name, most in (("epsilon", LARGEST_EPSILON), ("rho", 1e9), ("accuracy", 1e15)):
             value = getattr(self, name)
             if value is None:
                 continue
@@ -89,6 +111,8 @@ class Settings:
             raise UsageError(f"total is a whole number from 1 to 1e15, not {self.total!r}")
         if self.whole not in WHOLE:
             raise UsageError(f"whole is off, auto or on, not {self.whole!r}")
+        if self.target not in TARGETS:
+            raise UsageError(f"target is {' or '.join(TARGETS)}, not {self.target!r}")
 
     def with_values(self, values: Mapping[str, Any]) -> Settings:
         """These settings with some changed. A price, or an accuracy, replaces any other.
@@ -133,8 +157,6 @@ def check(name: str) -> None:
     """Raise UsageError unless there is a setting of this name."""
     if name in NAMES:
         return
-    if name in _LATER:
-        raise UsageError(f"{name} is not available yet: {_LATER[name]} comes in a later version")
     from difflib import get_close_matches
 
     near = get_close_matches(name, NAMES, 1)
@@ -158,7 +180,7 @@ def read(name: str, value: Any) -> Any:
             if text.endswith("%"):
                 return _number(name, text[:-1]) / 100
             return _number(name, value)
-        case "backend" | "objective" | "postprocess":
+        case "backend" | "objective" | "postprocess" | "target":
             return str(value).strip().lower()
         case "total":
             if value is None or value == "unset":

@@ -18,7 +18,7 @@ from dpsql.domain import Domain
 from dpsql.errors import UsageError
 from dpsql.mechanisms.found import Answered
 from dpsql.mechanisms.integral import integral
-from dpsql.mechanisms.noises import Alike, Noise
+from dpsql.mechanisms.noises import Joint, Noise
 from dpsql.mechanisms.projection import GAP, listed, nearest
 from dpsql.mechanisms.threads import one_thread
 from dpsql.query.canon import families, remember
@@ -105,7 +105,7 @@ class Projection:
 def projection(workloads: Sequence[Workload], settings: Settings) -> Projection | None:
     """What is to be done to the answers of some workloads. Raises UsageError."""
     if settings.postprocess == "none":
-        if settings.total is not None:
+        if settings.total is not None and settings.target == "sample":
             raise UsageError(
                 f"total = {settings.total} is what postprocess = projection holds to, and "
                 "postprocess is none: SET postprocess = projection, or RESET total"
@@ -148,7 +148,7 @@ def _stacked(workloads: Sequence[Workload]) -> Workload:
 
 def _stderr(answers: NDArray[Any], noise: Noise) -> Floats:
     """The standard error of each answer."""
-    if isinstance(noise, Alike):
+    if not isinstance(noise, Joint):
         return np.full(answers.size, noise.sigma)
     found: Floats = np.sqrt(np.maximum(noise.fitted.spread.variances, 0.0)).reshape(-1)
     return found

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from dpsql.accounting.convert import epsilon_of
@@ -12,7 +14,7 @@ from dpsql.accounting.filter import holds
 from dpsql.accounting.ledger import Balance, Price, Rise
 from dpsql.accounting.payers import called, remedy
 from dpsql.accounting.purse import EVERYBODY
-from dpsql.errors import Refused, UsageError
+from dpsql.errors import NoGrant, Refused, UsageError
 from dpsql.planner import Terms
 from dpsql.query.bind import Probe
 from dpsql.query.catalogue import Catalogue
@@ -139,15 +141,6 @@ def nothing(terms: Terms) -> Cost:
     return Cost(0.0, 0.0, terms.delta)
 
 
-def difference(before: Balance, after: Balance) -> Cost | None:
-    """What was charged between two looks at a purse, or None."""
-    epsilon = None
-    if before.spent_epsilon is not None and after.spent_epsilon is not None:
-        epsilon = after.spent_epsilon - before.spent_epsilon
-    spent = Price(after.spent_rho - before.spent_rho, epsilon)
-    return price(spent, Terms.of(before.grant)) if spent.rho > 0 else None
-
-
 def budget(balance: Balance) -> Budget:
     """A purse's balance as people read it."""
     grant, terms = balance.grant, Terms.of(balance.grant)
@@ -175,14 +168,24 @@ def shortage(rise: Rise) -> tuple[str, ...]:
     )
 
 
+def no_ledger(database: Path, user: str, ledger: Path, given: bool) -> NoGrant:
+    """The error for a user whose ledger does not exist; `given` where its place was said."""
+    place = f" --ledger {shlex.quote(str(ledger))}" if given else ""
+    return NoGrant(
+        f"{user} has no grant: there is no ledger {ledger.name}; the owner makes one with:"
+        f" dpsql budget grant {shlex.quote(str(database))} {shlex.quote(user)} --epsilon E{place}"
+    )
+
+
 def budgets(balances: Sequence[Balance]) -> Release:
-    """SHOW BUDGET; a pure grant is no amount of rho."""
+    """SHOW BUDGET, a row a purse that pays; a pure grant is no amount of rho."""
     found = [budget(balance) for balance in balances]
-    types = ("VARCHAR", *["DOUBLE"] * 6)
+    types = ("VARCHAR", *["DOUBLE"] * 7, "BIGINT", "VARCHAR")
     rows = [
         (
             b.dataset, b.granted.epsilon, b.spent.epsilon, b.left.epsilon, b.granted.delta,
-            *((b.granted.rho, b.left.rho) if b.granted.delta else (None, None)),
+            *((b.granted.rho, b.left.rho, b.spent.rho) if b.granted.delta else (None,) * 3),
+            b.default_queries_left, b.user,
         )
         for b in found
     ]  # fmt: skip
@@ -219,5 +222,7 @@ def plan(found: Plan) -> Release:
         rows.append(("standard error", f"{figure(min(errors))} to {figure(max(errors))}"))
     if found.left is not None:
         rows.append(("left before", f"epsilon {figure(found.left.left.epsilon)}"))
+    if found.after is not None:
+        rows.append(("left after", f"epsilon {figure(found.after.left.epsilon)}"))
     rows.extend(("note", note) for note in found.notes)
     return table(("item", "value"), ("VARCHAR", "VARCHAR"), rows)

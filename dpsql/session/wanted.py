@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 
-from dpsql.accounting.events import Gaussian
-from dpsql.curator.noise import LARGEST_VARIANCE
-from dpsql.curator.quote import GaussianNoise
+from dpsql.curator.quote import Noise as Drawn
+from dpsql.curator.quote import quote
 from dpsql.errors import UsageError
 from dpsql.mechanisms.archive import Archive
-from dpsql.mechanisms.finest import largest
-from dpsql.mechanisms.found import Found
-from dpsql.mechanisms.gaussian import short
+from dpsql.mechanisms.finest import most_noise
+from dpsql.mechanisms.found import Enough, Found
+from dpsql.mechanisms.noises import Noise, no_worse
 from dpsql.planner import Asked, Choice, Terms, as_good, choose, chosen, missing
 from dpsql.query.compile import Compiled
 from dpsql.query.estimators import Count
@@ -25,6 +24,7 @@ from dpsql.session.build import widest
 from dpsql.session.settings import Settings
 
 STEPS = 64  # of a grid of variances, in a factor of 2
+NEAR = 1.2  # of an accuracy: what is that wide may be narrower, made of less
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class Wanted:
     choice: Choice
     found: Found | None
     rest: Choice | None
-    enough: Callable[[Found], bool]
+    enough: Enough
     raw: bool = False
     whole: Whole | None = None
     notes: tuple[str, ...] = ()
@@ -69,36 +69,37 @@ def wanted(
     """What answers a statement; without an archive nothing is used again. Raises UsageError."""
     workload = compiled.workload
     found = None if archive is None else archive.find(workload)
+    enough: Enough
     if settings.accuracy is None:
         asked = Asked(
             settings.epsilon, settings.rho, settings.backend, objective=settings.objective
         )
         choice = choose(workload, dataset, asked, terms)
+        enough = _as_alone(choice, workload, archive)
+        said = None if archive is None else archive.said(workload, enough)
+        if said is not None:
+            return Wanted(asked, choice, said, None, enough)
         rest = missing(choice, found, workload, dataset, terms)
-        if rest is not None and rest is not choice:  # where it really combines to that
+        if rest is not choice:  # where it really combines to that
             then = None if archive is None else archive.planned(workload, rest.event, found)
-            rest = rest if then is not None and as_good(then, choice) else choice
-        return Wanted(asked, choice, found, rest, lambda said: as_good(said, choice))
+            rest = rest if then is not None and enough(then) else choice
+        return Wanted(asked, choice, found, rest, enough)
     half = accuracy(settings.accuracy, compiled, found)
     width = widest(compiled, settings.confidence)
     asked = Asked(backend=settings.backend, accuracy=half, widest=width)
     choice = choose(workload, dataset, asked, terms)
 
-    def enough(said: Found) -> bool:
-        return said.worst < math.inf and width(said.noises(workload)) <= half
-
-    for said in (found, *([] if archive is None else archive.again(workload))):
-        if said is not None and enough(said):
-            return Wanted(asked, choice, said, None, enough)
+    enough = within(compiled, settings.confidence, half)
+    said = None if archive is None else archive.said(workload, enough)
+    if said is not None:
+        return Wanted(asked, choice, said, None, enough)
     if archive is not None and choice.plan is not None:
         # what is said with earlier releases may be wider than what was measured: then that is said
         then = archive.planned(workload, choice.event, found, choice.unmeasured())
         if then is not None and not enough(then):
             return Wanted(asked, choice, None, choice, enough, raw=True)
-    if archive is None or choice.plan or not isinstance(choice.noise, GaussianNoise):
+    if archive is None or choice.plan:
         return Wanted(asked, choice, found, choice, enough)
-
-    alone = choice.noise
 
     def bought(before: Found | None) -> Wanted:
         """The cheapest noise whose answers, combined with what was said before, are as narrow."""
@@ -106,19 +107,57 @@ def wanted(
         if first is None or first.spreads is None:  # what is measured is what is said
             return Wanted(asked, choice, before, choice, enough)
 
-        def holds(variance: Fraction) -> bool:
-            then = archive.planned(workload, Gaussian(1, short(variance).variance), before)
+        def holds(noise: Drawn) -> bool:
+            event = quote(workload, dataset, noise)
+            then = archive.planned(workload, event, before)
             return then is not None and width(then.noises(workload)) <= half
 
-        most = largest(holds, alone.variance, Fraction(LARGEST_VARIANCE), STEPS)
-        best = short(most)
+        best = most_noise(holds, choice.noise, STEPS)
         rest = chosen(choice.backend, best, workload, dataset, terms)
         return Wanted(asked, choice, before, rest, enough)
 
     # a sum of several noises has a bound, not an exact interval: alone, or raw, may be cheaper
     plans = [bought(before) for before in dict.fromkeys([found, None])]
     plans.append(Wanted(asked, choice, None, choice, enough, raw=True))
-    return min(plans, key=lambda plan: plan.rest.event.rho if plan.rest else 0)
+    best = min(plans, key=lambda plan: plan.rest.event.rho if plan.rest else 0)
+    if found is not None and best.rest is not None and (best.raw or best.found is None):
+        # what will be said when it is asked again, where that will do
+        then = archive.planned(workload, best.rest.event, found)
+        if then is not None and enough(then):
+            return Wanted(asked, choice, found, best.rest, enough)
+    return best
+
+
+def _as_alone(choice: Choice, workload: Workload, archive: Archive | None) -> Enough:
+    """Whether what is said of a workload is as accurate, and shown so, as the choice by itself."""
+
+    @functools.cache
+    def alone() -> tuple[Noise, ...]:
+        """What would be said if nothing had been bought before: it may be made to agree."""
+        then = None
+        if archive is not None:
+            then = archive.planned(workload, choice.event, None, choice.unmeasured())
+        if then is None or then.worst == math.inf:
+            return choice.noises(workload)
+        return then.noises(workload)
+
+    def near(said: Found) -> bool:
+        return as_good(said, choice)
+
+    def will(said: Found) -> bool:
+        return near(said) and no_worse(workload, said.noises(workload), alone())
+
+    return Enough(will, near)
+
+
+def within(compiled: Compiled, level: float, half: float) -> Enough:
+    """Whether the widest interval of a statement is no wider than that, to each side."""
+    workload, width = compiled.workload, widest(compiled, level)
+
+    def narrow(most: float) -> Callable[[Found], bool]:
+        return lambda said: said.worst < math.inf and width(said.noises(workload)) <= most
+
+    return Enough(narrow(half), narrow(NEAR * half))
 
 
 def accuracy(given: float | str, compiled: Compiled, found: Found | None) -> float:

@@ -94,7 +94,7 @@ class _Switch:
         if table is None or keys <= {table.family.key}:
             return plan  # it is its own table
         terms = Terms.of(self.balance.grant)
-        before = self.archive.measured(table.workload)
+        before = self.archive.whole(table.workload)
         known = sum((1 / variance for variance in before.values()), Fraction(0))
         for variance in _variances(plan, table, workload):
             more = 1 / variance - known

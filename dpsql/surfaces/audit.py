@@ -45,8 +45,11 @@ def what(entry: Entry) -> str:
 
 
 def charge(entry: Entry) -> str:
-    """A charge: what it took, what it costs alone, and the mechanism with its noise."""
-    price, words = entry.price, "charge"
+    """A charge: what it took, what it costs alone, and the mechanism with its noise.
+
+    Of a reading, which draws no noise of its own, the entry that is read comes first.
+    """
+    price, words = entry.price, f"{entry.note}:" if entry.note else "charge"
     if price is not None:
         charged = entry.charged
         words += f" ρ {figure(charged.rho / PICO)}"
@@ -62,6 +65,14 @@ def charge(entry: Entry) -> str:
             return words if squared == 1 else f"{words}, sensitivity {figure(math.sqrt(squared))}"
         case {"event": "laplace", "scale": scale}:
             return f"{words}, laplace b {figure(float(Fraction(scale)))}"
+        case {"event": "above_threshold", "threshold_scale": once, "query_scale": each}:
+            scales = [figure(float(Fraction(scale))) for scale in (once, each)]
+            return f"{words}, sparse b {scales[0]} and {scales[1]}"
+        case {"event": "noisy_max" | "exponential" as name, "scale": scale}:
+            return f"{words}, {name.replace('_', ' ')} b {figure(float(Fraction(scale)))}"
+        case {"event": "rounds", "each": {"variance": variance}, "times": times}:
+            rounds = "a round" if times == 1 else f"{times} rounds"
+            return f"{words}, {rounds}, gaussian σ {figure(math.sqrt(Fraction(variance)))}"
         case _:
             return words
 

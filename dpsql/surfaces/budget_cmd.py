@@ -1,4 +1,4 @@
-"""`dpsql budget`: grant, revoke, show, log; `budget_shared` and `budget_verify` have the rest."""
+"""`dpsql budget`: grant, revoke, show, log; files beside this one have the rest."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from dpsql.errors import NoGrant, SourceError
 from dpsql.surfaces.budget_options import common, dataset_of, done, ledger_of, named
+from dpsql.surfaces.budget_report import budget_report
 from dpsql.surfaces.budget_shared import cap, group
 from dpsql.surfaces.budget_verify import verify
 from dpsql.surfaces.number import NUMBER
@@ -32,6 +33,7 @@ def budget() -> None:
     dpsql budget group adult.duckdb team bob carol
     dpsql budget show adult.duckdb
     dpsql budget log adult.duckdb alice
+    dpsql budget report adult.duckdb -o budget.html
     dpsql budget verify adult.duckdb
     dpsql budget revoke adult.duckdb alice
     """
@@ -99,7 +101,6 @@ def grant(
         cap_words,
         holds,
         lifted_words,
-        questions_left,
         terms,
         until_words,
     )
@@ -113,7 +114,7 @@ def grant(
         f"granted {user} {terms(purse.granted)} on {name}{until_words(granted)}{spent}",
         f"All answers that {user} pays for are together ({epsilon:g}, {delta:g})-differentially"
         " private; "
-        f"{questions_left(purse):,} default queries are left."
+        f"{purse.default_queries_left:,} default queries are left."
         if holds(balance)
         else f"More was answered to {user} before than this allows: nothing more is answered, and "
         "what was answered stays as private as the earlier terms made it.",
@@ -186,20 +187,23 @@ def show(
         found = [b for b in everyone if dataset in (None, b.grant.dataset)]
         names = {balance.grant.dataset for balance in found}
         caps = [balance for balance in book.caps() if balance.grant.dataset in names]
-        groups = [book.members(b.grant.user, dataset=b.grant.dataset) for b in found]
+        groups = book.groups()
     if user is not None and not found:
         raise NoGrant(f"{user} has no grant" + (f" on {dataset}" if dataset else ""))
     if form == "json":
         listed = [
-            purses.fields(balance, members, caps)
-            for balance, members in zip(found, groups, strict=True)
+            purses.fields(b, groups.get((b.grant.user, b.grant.dataset), ()), caps) for b in found
         ]
         write_lines([json.dumps(listed, indent=2)], sys.stdout)
         return
     bar, width = terminal.is_terminal(sys.stdout), terminal.width(sys.stdout)
     lines: list[str] = []
-    for balance, members in zip(found, groups, strict=True):
+    for balance in found:
+        members = groups.pop((balance.grant.user, balance.grant.dataset), ())
         lines += purses.balance_lines(balance, members, bar=bar, width=width)
+    for (name, on), members in groups.items():
+        if on in names and (user is None or user in members):
+            lines += purses.idle_lines(name, on, members)
     for balance in caps:
         lines += purses.cap_lines(balance, bar=bar, width=width)
     write_lines(lines or ["nobody has a grant"], sys.stdout)
@@ -249,5 +253,5 @@ def log(
     write_lines(table(names, rows, right, width=width, drawn=drawn, whole=whole), sys.stdout)
 
 
-for command in (cap, group, verify):
+for command in (cap, group, verify, budget_report):
     budget.add_command(command)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
 
 from dpsql.errors import SourceError, UsageError
+from dpsql.surfaces.aim import Aim
 from dpsql.surfaces.budget_options import common, dataset_of, done, ledger_of
 from dpsql.surfaces.number import NUMBER
 from dpsql.surfaces.options import database
@@ -113,8 +115,17 @@ def group(
         for user in remove:
             book.leave(user, name, dataset=on)
         members = book.members(name, dataset=on)
-        paid = any((b.grant.user, b.grant.dataset) == (name, on) for b in book.purses())
+        granted = {b.grant.user for b in book.purses() if b.grant.dataset == on}
     shown = f"{name} on {on}: {', '.join(members) or 'no members'}"
-    grant = f"{name} has no grant yet: dpsql budget grant {db} {name} --epsilon E"
     fields = {"group": name, "dataset": on, "members": list(members)}
-    done(form, fields, shown, *([] if paid else [grant]))
+    said = []
+    if name not in granted:
+        advised = f"dpsql budget grant DB {shlex.quote(name)} --epsilon E"
+        advised = Aim(db, ledger, schemas).words(advised)
+        said.append(f"{name} has no grant yet, so its members get no answers: {advised}")
+    if bare := [user for user in users if user not in granted]:
+        said.append(
+            f"{', '.join(bare)} {'has' if len(bare) == 1 else 'have'} no grant of their own:"
+            f" what {name} is granted alone bounds them"
+        )
+    done(form, fields, shown, *said)

@@ -73,7 +73,8 @@ def _report(error: BaseException, given: list[str], run: Run) -> int:
 
     try:
         charged = run.charged()
-        faults.report(error, as_json=_json(given), charged=charged, owner=run.owner)
+        as_json = _json(given) if run.as_json is None else run.as_json
+        faults.report(error, as_json=as_json, charged=charged, owner=run.owner, aim=run.aim)
         sys.stderr.flush()
     except OSError:
         _abandon(sys.stderr)

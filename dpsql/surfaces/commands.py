@@ -12,8 +12,9 @@ _COMMANDS = {
     "query": "query:query",
     "explain": "query:explain",
     "run": "run_cmd:run_script",
-    "shell": "shell:shell",
+    "shell": "shell.command:shell",
     "schema": "schema_cmd:schema",
+    "synopsis": "synopsis_cmd:synopsis",
     "budget": "budget_cmd:budget",
 }
 
@@ -36,7 +37,7 @@ The analyst:
   dpsql schema show visits.duckdb                      what can be asked
   dpsql explain visits.duckdb "SELECT COUNT(*) FROM visits"    price and error, free
   dpsql query visits.duckdb "SELECT COUNT(*) FROM visits" -u alice
-  dpsql run visits.duckdb report.sql -o report.md -u alice     a whole report, at one price
+  dpsql run visits.duckdb report.sql -o report.html -u alice   a whole report, at one price
   dpsql shell visits.duckdb -u alice
 
 The schema (visits.toml) and the ledger (visits.ledger) stand beside the database unless -s
@@ -66,6 +67,18 @@ class Root(click.Group):
         command: Any = getattr(importlib.import_module(f"dpsql.surfaces.{module}"), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, context: click.Context, words: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = words[0]
+        if name not in _COMMANDS and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, _COMMANDS, 1, 0.5)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            context.fail(f"No such command {name!r}.{hint}")
+        return click.Group.resolve_command(self, context, words)
 
 
 def _version(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:

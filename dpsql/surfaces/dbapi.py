@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dpsql import errors
-from dpsql.errors import InternalError, OperationalError, Refused, UsageError
+from dpsql.errors import InternalError, Interrupted, UsageError
 from dpsql.release import Budget, Plan, Release, ScriptPlan, Value, charged_words
-from dpsql.surfaces.sheet import Sheet, numeric, sheet
+from dpsql.surfaces import pep249
+from dpsql.surfaces.pep249 import *  # noqa: F403 -- a module of PEP 249 has all of its names
+from dpsql.surfaces.sheet import Sheet, sheet
 
 if TYPE_CHECKING:
     import pandas
@@ -24,61 +26,8 @@ if TYPE_CHECKING:
 
     from dpsql.accounting.ledger import Ledger
     from dpsql.session import Session
+    from dpsql.session.synopses import Synopses
 
-apilevel = "2.0"
-threadsafety = 1
-paramstyle = "qmark"
-
-# PEP 249's names. A refused statement is both a programming error and one not supported.
-Error = errors.Error
-DatabaseError = errors.Error
-InterfaceError = UsageError
-ProgrammingError = Refused
-NotSupportedError = Refused
-
-
-class Warning(Exception):  # PEP 249 names it so
-    """Never raised: a release carries its own notes."""
-
-
-class DataError(DatabaseError):
-    """Never raised: values outside the domain are not in the dataset."""
-
-
-class IntegrityError(DatabaseError):
-    """Never raised: nothing is written."""
-
-
-class TypeCode:
-    """A set of DuckDB types that compares equal to each of its members."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, TypeCode):
-            return self is other
-        return isinstance(other, str) and _code(other) == self._name
-
-    def __hash__(self) -> int:
-        return hash(self._name)
-
-    def __repr__(self) -> str:
-        return self._name
-
-
-def _code(kind: str) -> str:
-    base = kind.split("(")[0].split(" ")[0]
-    if numeric(kind) or base == "BOOLEAN":
-        return "NUMBER"
-    if base.startswith(("DATE", "TIME", "INTERVAL")):
-        return "DATETIME"
-    return "BINARY" if base == "BLOB" else "STRING"
-
-
-STRING, BINARY, NUMBER, DATETIME, ROWID = map(
-    TypeCode, ("STRING", "BINARY", "NUMBER", "DATETIME", "ROWID")
-)
 Column: TypeAlias = "tuple[str, str, None, None, None, None, None]"
 Parameters: TypeAlias = "Sequence[Any] | Mapping[str, Any] | None"
 Schemas: TypeAlias = "str | Path | Sequence[str | Path] | None"
@@ -134,19 +83,20 @@ def _check_arguments(database: object, schema: object, user: object, ledger: obj
 class Connection:
     """A session with its cursors. Not to be shared by threads."""
 
-    Warning = Warning
-    Error = Error
-    InterfaceError = InterfaceError
-    DatabaseError = DatabaseError
-    DataError = DataError
-    OperationalError = OperationalError
-    IntegrityError = IntegrityError
-    InternalError = InternalError
-    ProgrammingError = ProgrammingError
-    NotSupportedError = NotSupportedError
+    Warning = pep249.Warning
+    Error = pep249.Error
+    InterfaceError = pep249.InterfaceError
+    DatabaseError = pep249.DatabaseError
+    DataError = pep249.DataError
+    OperationalError = pep249.OperationalError
+    IntegrityError = pep249.IntegrityError
+    InternalError = pep249.InternalError
+    ProgrammingError = pep249.ProgrammingError
+    NotSupportedError = pep249.NotSupportedError
 
     def __init__(self, session: Session) -> None:
         self._session: Session | None = session
+        self._stopped = False  # by `interrupt`
 
     @property
     def session(self) -> Session:
@@ -154,6 +104,11 @@ class Connection:
         if self._session is None:
             raise UsageError("the connection is closed")
         return self._session
+
+    def __repr__(self) -> str:
+        if self._session is None:
+            return "<a closed connection of dpsql>"
+        return f"<a connection of dpsql to {self.session.database} for {self.session.user!r}>"
 
     def cursor(self) -> Cursor:
         """A new cursor of this connection."""
@@ -165,7 +120,8 @@ class Connection:
 
     def explain(self, sql: str, parameters: Parameters = None, **settings: Any) -> Plan:
         """What the statement would do and cost: free, and reads no private data."""
-        return self.session.explain(sql, parameters, **settings)
+        with self._stoppable(paying=False):
+            return self.session.explain(sql, parameters, **settings)
 
     def run(
         self,
@@ -177,7 +133,8 @@ class Connection:
 
         The price of each release is the whole script's: a tenth of the grant unless it is said.
         """
-        return self.session.run(script, parameters, **settings)
+        with self._stoppable():
+            return self.session.run(script, parameters, **settings)
 
     def explain_script(
         self,
@@ -186,15 +143,45 @@ class Connection:
         **settings: Any,
     ) -> ScriptPlan:
         """What `run` would do and cost: free, and reads no private data."""
-        return self.session.explain_script(script, parameters, **settings)
+        with self._stoppable(paying=False):
+            return self.session.explain_script(script, parameters, **settings)
 
     def budget(self, dataset: str | None = None) -> Budget:
         """What was granted, spent and is left."""
         return self.session.budget(dataset)
 
+    @property
+    def synopses(self) -> Synopses:
+        """Synopses of columns: create, listed, shown, export, drop. Raises InterfaceError."""
+        from dpsql.session.synopses import Synopses
+
+        return Synopses(self.session, self._stoppable)
+
     def interrupt(self) -> None:
-        """Stop the running statement; may be called from another thread."""
-        self.session.interrupt()
+        """Stop the running statement, from another thread; it raises Interrupted there.
+
+        One that is being planned stops before it is charged. Nothing happens where none runs, or
+        where its answer has only to be shown.
+        """
+        session = self.session
+        self._stopped = True
+        session.interrupt()
+
+    @contextmanager
+    def _stoppable(self, *, paying: bool = True) -> Iterator[None]:
+        """What `interrupt` stops is an error of the statement: KeyboardInterrupt, which is raised
+        for Ctrl-C, would end the event loop that waits for a thread."""
+        self._stopped = False
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            if not self._stopped:
+                raise
+            fault = Interrupted("the statement was stopped")
+            told, session = "\n".join(getattr(error, "__notes__", ())), self._session
+            last = session.last_charge if paying and session is not None else None
+            fault.charged = told or charged_words(last)
+            raise fault from None
 
     def commit(self) -> None:
         """Nothing to do: charges are durable before answers are seen."""
@@ -264,8 +251,9 @@ class Cursor:
 
     def _answer(self, sql: str, parameters: Parameters, settings: Mapping[str, Any]) -> None:
         """Answer one statement and add its rows to the page."""
-        session = self.connection.session
-        release = session.answer(sql, _literals(parameters), **settings)
+        session = self._check()
+        with self.connection._stoppable():
+            release = session.answer(sql, _literals(parameters), **settings)
         self._releases = (*self._releases, release)
         try:
             page = sheet(release)
@@ -330,6 +318,9 @@ class Cursor:
         self._position += len(rows)
         return rows
 
+    def _repr_html_(self) -> str | None:
+        return self._releases[-1]._repr_html_() if self._releases else None
+
     def df(self) -> pandas.DataFrame:
         """All rows as a pandas data frame."""
         from dpsql.surfaces import frames
@@ -359,9 +350,20 @@ class Cursor:
         self._connection = self._page = None
         self._releases = ()
 
+    @property
+    def rownumber(self) -> int | None:
+        """The index of the row that is read next, None before there are rows."""
+        return None if self._page is None else self._position
+
     def __iter__(self) -> Iterator[tuple[Value, ...]]:
-        while (row := self.fetchone()) is not None:
-            yield row
+        self._check()
+        return self
+
+    def __next__(self) -> tuple[Value, ...]:
+        row = self.fetchone()
+        if row is None:
+            raise StopIteration
+        return row
 
     def __enter__(self) -> Cursor:
         self._check()

@@ -25,6 +25,8 @@ def dataset_lines(
     yield protected(dataset)
     if dataset.append_only:
         yield "rows are only ever added: later rows do not pay for answers about earlier ones"
+    if dataset.public:
+        yield "public: its rows are no secret; a synopsis may guess by it, and nothing else asks it"
     if dataset.unsafe:
         yield "unsafe: values were read off the data; nothing is answered until the owner confirms"
     rows = [
@@ -36,13 +38,13 @@ def dataset_lines(
     if not any(column.description for column in dataset.columns):
         rows, names, right = [row[:4] for row in rows], names[:4], right[:4]
     yield from table(names, rows, right, width=width, drawn=drawn)
-    yield f"{len(rows)} columns · {universe(dataset)} possible records"
+    yield f"{counted(dataset)} · {universe(dataset)} possible records"
 
 
 def well_formed(dataset: Dataset) -> str:
     """That a schema file has no fault of its own."""
     return (
-        f"{dataset.name} is well formed: {len(dataset.columns)} columns, "
+        f"{dataset.name} is well formed: {counted(dataset)}, "
         f"{universe(dataset)} possible records; give the database to compare it with the data"
     )
 
@@ -58,6 +60,12 @@ def protected(dataset: Dataset) -> str:
     if dataset.neighbours is Neighbours.REPLACE_ONE:
         return "hides what any one row says; the number of rows in the table is public"
     return "hides whether any one row is in the table, and what it says"
+
+
+def counted(dataset: Dataset) -> str:
+    """How many columns there are, in words."""
+    count = len(dataset.columns)
+    return f"{count:,} column" + "s" * (count != 1)
 
 
 def universe(dataset: Dataset) -> str:
@@ -112,6 +120,7 @@ def dataset_fields(dataset: Dataset) -> dict[str, Any]:
         "neighbours": dataset.neighbours.value,
         "unit": {"column": dataset.unit.column, "max_rows": dataset.unit.max_rows},
         "append_only": dataset.append_only,
+        "public": dataset.public,
         "unsafe": dataset.unsafe,
         "universe": str(math.prod(column.cells for column in dataset.columns)),
         "columns": [_column_fields(column) for column in dataset.columns],

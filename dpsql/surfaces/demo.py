@@ -136,6 +136,7 @@ def _ask(session: Session, run: Run, who: list[str]) -> None:
         epsilon=0.1,
     )
     _say("What would this cost, and how far off would it be? Asking so is free.")
+    run.asking = False
     _explain(session, who, "SELECT race, COUNT(*) AS n FROM adult GROUP BY race", epsilon=0.05)
     _say("What no noise can hide is refused, before anything is read:")
     _answer(session, run, who, "SELECT MIN(age) FROM adult")

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 from dpsql.errors import Error, Refused
 from dpsql.release import Cost, charged_words
 from dpsql.surfaces import terminal
+from dpsql.surfaces.aim import Aim
 
 INTERNAL = 70
 _HEAD = re.compile(
@@ -21,14 +22,22 @@ INTERRUPTED = 130
 
 
 def report(
-    error: BaseException, *, as_json: bool, charged: Cost | None = None, owner: bool = False
+    error: BaseException,
+    *,
+    as_json: bool,
+    charged: Cost | None = None,
+    owner: bool = False,
+    aim: Aim | None = None,
 ) -> int:
-    """Write the error to standard error and give its exit code."""
+    """Write the error to standard error and give its exit code.
+
+    Commands that it advises name what `aim` names.
+    """
     stream = sys.stderr
     if as_json:
-        stream.write(json.dumps(_fields(error, charged), ensure_ascii=True) + "\n")
+        stream.write(json.dumps(_fields(error, charged, aim), ensure_ascii=True) + "\n")
     else:
-        for line in text(error, charged, terminal.width(stream)).splitlines():
+        for line in text(error, charged, terminal.width(stream), aim).splitlines():
             terminal.say(_painted(line, stream), stream)
     if os.environ.get("DPSQL_DEBUG") == "1" and not isinstance(error, KeyboardInterrupt):
         stream.write(trace(error, owner=owner))
@@ -42,7 +51,9 @@ def code(error: BaseException) -> int:
     return error.exit_code if isinstance(error, Error) else INTERNAL
 
 
-def text(error: BaseException, charged: Cost | None, width: int | None) -> str:
+def text(
+    error: BaseException, charged: Cost | None, width: int | None, aim: Aim | None = None
+) -> str:
     """The error in words.
 
     An unknown one is named by its type alone, for its own words may quote data.
@@ -53,7 +64,8 @@ def text(error: BaseException, charged: Cost | None, width: int | None) -> str:
         case KeyboardInterrupt():
             return f"interrupted: {charged_words(charged)}"
         case Error():
-            shown = terminal.visible(f"{error.kind} error: {error}", keep="\n")
+            said = str(error) if aim is None else aim.words(str(error))
+            shown = terminal.visible(f"{error.kind} error: {said}", keep="\n")
             told = charged is None or error.charged
             return shown if told else f"{shown}\n{charged_words(charged)}"
         case _:
@@ -111,12 +123,14 @@ def trace(error: BaseException, *, owner: bool) -> str:
     return "".join(lines)
 
 
-def _fields(error: BaseException, charged: Cost | None) -> dict[str, Any]:
+def _fields(error: BaseException, charged: Cost | None, aim: Aim | None) -> dict[str, Any]:
     match error:
         case KeyboardInterrupt():
             fields: dict[str, Any] = {"error": "interrupted", "message": text(error, charged, None)}
         case Error():
             fields = error.to_dict()
+            if aim is not None and isinstance(fields.get("message"), str):
+                fields["message"] = aim.words(fields["message"])
         case _:
             fields = {"error": "internal", "message": type(error).__name__}
     taken = None if charged is None else charged.to_dict()

@@ -51,7 +51,9 @@ class Style:
         are not about the value need brackets."""
         known = [_halves(*cell) for cell in cells if _bounded(*cell)]
         if not known:
-            return cls(6, False)
+            ends = [end for _, *both in cells for end in both if end is not None]
+            finite = [end for end in ends if math.isfinite(end)]
+            return cls(0 if finite and all(map(float.is_integer, finite)) else 6, False)
         halves = sorted(max(pair) for pair in known)
         brackets = any(
             abs(below - above) > 0.1 * max(below, above) or max(below, above) < 0

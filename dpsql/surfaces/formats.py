@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from dpsql.release import PURSE, Candidate, Cost, Plan, Release, Row
+from dpsql.release import PURSE, Budget, Candidate, Cost, Plan, Release, Row
 from dpsql.surfaces.figures import Style, ceiling, figure, floor, measured, percent, plain, share
 from dpsql.surfaces.sheet import numeric, sheet
 from dpsql.surfaces.table import table
@@ -70,7 +71,8 @@ def table_grid(release: Release) -> tuple[list[str], list[list[str]], list[bool]
             names.append(name)
             right.append(numeric(release.types[index]))
             costs = release.columns == PURSE and release.types[index] == "DOUBLE"
-            made.append([_cost(v) if costs and v is not None else _cell(v) for v in values])
+            cell = partial(_cost, name) if costs else _cell
+            made.append([_cell(v) if v is None else cell(v) for v in values])
             continue
         low = [line[index] for line in release.low]
         high = [line[index] for line in release.high]
@@ -97,9 +99,9 @@ def _error(error: str, size: int) -> str:
     return " ± " + error[3:].rjust(size - 3) if error.startswith(" ± ") else error.ljust(size)
 
 
-def _cost(value: Any) -> str:
+def _cost(name: str, value: Any) -> str:
     """A cost of SHOW BUDGET as `budget show` has it; a delta keeps its own digits."""
-    return f"{value:g}" if value < 1e-3 else figure(value)
+    return f"{value:g}" if name == "delta" else figure(value)
 
 
 def _cell(value: Any) -> str:
@@ -170,7 +172,7 @@ def markdown_grid(release: Release) -> Iterator[str]:
     columns, cells, right = table_grid(release)
     yield _markdown(columns)
     yield "| " + " | ".join("---:" if right_ else "---" for right_ in right) + " |"
-    yield from (_markdown(row) for row in cells)
+    yield from (_markdown(cell.strip() for cell in row) for row in cells)
 
 
 def _markdown(texts: Iterable[str]) -> str:
@@ -184,6 +186,9 @@ def _escaped(text: str) -> str:
     for sign, shown in (
         ("\\", "\\\\"),
         ("|", "\\|"),
+        ("*", "\\*"),
+        ("`", "\\`"),
+        ("[", "\\["),
         ("<", "&lt;"),
         ("\r\n", "<br>"),
         ("\n", "<br>"),
@@ -218,6 +223,8 @@ def plan_lines(plan: Plan, *, width: int | None = None, drawn: bool = True) -> I
     yield from plan_grid(plan, width=width, drawn=drawn)
     if any(error is not None for line in plan.stderr for error in line):
         yield "± is the standard error to expect; the values themselves are not computed"
+    elif any(candidate.backend == "sparse" for candidate in plan.candidates):
+        yield "the groups in the order in which they are asked; their counts are not told"
     else:
         yield "? is not known before: the error of a mean, ratio or spread depends on the answer"
     if plan.candidates:
@@ -227,7 +234,7 @@ def plan_lines(plan: Plan, *, width: int | None = None, drawn: bool = True) -> I
         [
             f"sensitivity {figure(plan.sensitivity)} {plan.unit} ({exact})",
             f"{plan.queries:,} linear quer{'y' if plan.queries == 1 else 'ies'}",
-            f"{plan.cells:,} cells",
+            f"{plan.cells:,} cell{'' if plan.cells == 1 else 's'}",
         ],
         width,
     )
@@ -236,6 +243,8 @@ def plan_lines(plan: Plan, *, width: int | None = None, drawn: bool = True) -> I
     parts += [f"would take {amount}" for amount in _less(plan.price, plan.charged)]
     if plan.left is not None:
         parts.append(f"ε left {figure(plan.left.left.epsilon)}")
+    if plan.after is not None and plan.after != plan.left:
+        parts.append(f"then {figure(plan.after.left.epsilon)}")
     yield joined([*parts, "nothing was charged"], width)
     yield from (f"note: {visible(note)}" for note in plan.notes)
 
@@ -262,20 +271,30 @@ def _predicted(value: Any, error: float | None) -> str:
 
 def _candidates(plan: Plan, width: int | None, drawn: bool) -> Iterator[str]:
     unit = plan.unit if plan.unit == "rows" else "of the largest"
-    yield from candidate_table(plan.candidates, f"error ({unit})", width, drawn)
+    yield from candidate_table(plan.candidates, plan.left, f"error ({unit})", width, drawn)
 
 
 def candidate_table(
-    candidates: Sequence[Candidate], error: str, width: int | None, drawn: bool
+    candidates: Sequence[Candidate],
+    left: Budget | None,
+    error: str,
+    width: int | None,
+    drawn: bool,
 ) -> Iterator[str]:
-    """The candidates of a plan, with how near a strategy's error is to the least of all."""
+    """The candidates of a plan, with how near a strategy's error is to the least of all.
+
+    Prices compare as parts of the grant: alone, one of ε = 0.042 may take as much as one of 0.17.
+    """
     bounded = any(candidate.ratio is not None for candidate in candidates)
     rows = [
-        [c.backend, figure(c.price.epsilon), figure(c.rmse)]
+        [c.backend]
+        + ([] if left is None else [percent(share(c.price, left))])
+        + [figure(c.price.epsilon), figure(c.rmse)]
         + ["" if c.ratio is None else f"{c.ratio:.3f} x"] * bounded
         for c in candidates
     ]
-    names = ("candidate", "price ε", error, *["of the least possible"] * bounded)
+    of_grant = [] if left is None else ["of the grant"]
+    names = ("candidate", *of_grant, "ε alone", error, *["of the least possible"] * bounded)
     yield from table(names, rows, (False, *[True] * (len(names) - 1)), width=width, drawn=drawn)
 
 

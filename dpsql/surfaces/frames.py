@@ -60,6 +60,19 @@ def parquet(page: Sheet, path: Path) -> None:
         raise OSError(None, "the file cannot be written") from None
 
 
+def database(page: Sheet, path: Path, name: str) -> None:
+    """Write the rows as a table of a new DuckDB file. Raises OSError when it cannot be written."""
+    table = '"' + name.replace('"', '""') + '"'
+    try:
+        path.unlink(missing_ok=True)  # DuckDB takes no empty file
+        with _loaded(page, files=True) as made:
+            made.execute("ATTACH '" + str(path).replace("'", "''") + "' AS made")
+            made.execute(f"CREATE TABLE made.{table} AS FROM page")
+            made.execute("DETACH made")
+    except duckdb.IOException:
+        raise OSError(None, "the file cannot be written") from None
+
+
 def _loaded(page: Sheet, *, files: bool = False) -> duckdb.DuckDBPyConnection:
     """A fresh database in memory with the rows in a table `page`, repeated names numbered."""
     options: dict[str, str | bool | int | float | list[str]] = {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dpsql.errors import UsageError
+from dpsql.surfaces.aim import Aim
 from dpsql.surfaces.run import Run
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_FILE = 1_000_000  # bytes of SQL that are read at all
 SETTINGS = (
     "epsilon", "rho", "accuracy", "confidence", "backend", "objective", "intervals", "clamp",
-    "postprocess", "total", "whole", "reuse",
+    "postprocess", "total", "whole", "target", "strict", "reuse",
 )  # fmt: skip
 
 
@@ -133,7 +134,7 @@ def setting_options(command: F) -> F:
             ),
             click.option(
                 "--backend",
-                type=click.Choice(["auto", "gaussian", "laplace", "factorization"]),
+                type=click.Choice(["auto", "gaussian", "laplace", "factorization", "synopsis"]),
                 help="How to answer. [default: auto]",
             ),
             click.option(
@@ -162,7 +163,8 @@ def setting_options(command: F) -> F:
                 "--total",
                 type=int,
                 metavar="ROWS",
-                help="Number of rows of the table, where it is public: projection keeps it.",
+                help="Number of rows of the table, where it is public: projection keeps it, and "
+                "target = population counts by it.",
             ),
             click.option(
                 "--whole",
@@ -170,6 +172,18 @@ def setting_options(command: F) -> F:
                 help="on: what a statement has to buy is the whole table of its columns, from "
                 "which later ones follow free; auto: once statements about them have cost as "
                 "much. Not for scripts. [default: off]",
+            ),
+            click.option(
+                "--target",
+                type=click.Choice(["sample", "population"]),
+                help="What intervals are about: the rows, or the population that they were drawn "
+                "from. Not for scripts. [default: sample]",
+            ),
+            click.option(
+                "--strict/--no-strict",
+                default=None,
+                help="--no-strict: with backend = synopsis, guesses that nothing verified are "
+                "shown, too, free and without an interval. [default: strict]",
             ),
             click.option(
                 "--reuse/--no-reuse",
@@ -194,6 +208,15 @@ def database(words: tuple[str, ...], wanted: int, names: str) -> tuple[Path, tup
     With DPSQL_DB set, as many words as are expected after DB leave DB out, unless the first is a
     file that exists.
     """
+    db, rest = _database(words, wanted, names)
+    context = click.get_current_context(silent=True)
+    if context is not None and isinstance(context.obj, Run):
+        given = context.params
+        context.obj.aim = Aim(db, given.get("ledger"), given.get("schemas") or ())
+    return db, rest
+
+
+def _database(words: tuple[str, ...], wanted: int, names: str) -> tuple[Path, tuple[str, ...]]:
     default = os.environ.get("DPSQL_DB")
     if default and len(words) <= wanted and not (words and _is_file(words[0])):
         return Path(default), words

@@ -34,6 +34,11 @@ def lines(report: Report, form: str, *, width: int | None, drawn: bool) -> Itera
             return _json(report)
         case "markdown":
             return _markdown(report)
+        case "html":
+            from dpsql.surfaces.html.page import lines as lines_of
+            from dpsql.surfaces.html.report import of_report
+
+            return iter(lines_of(of_report(report)))
         case "table":
             return _table(report, width, drawn)
         case _:
@@ -142,6 +147,7 @@ def _json(report: Report) -> Iterator[str]:
         told = {
             "title": step.title, "description": step.description, "chart": step.chart,
             "weight": step.weight, "line": script.line(step), "sql": step.sql,
+            "alone": section.alone and section.alone.to_dict(),
         }  # fmt: skip
         listed = list(json_lines({**told, **section.release.to_dict()}))
         listed[-1] += "," if number < len(report.sections) else ""
@@ -178,7 +184,7 @@ def plan_lines(plan: ScriptPlan, *, width: int | None, drawn: bool) -> Iterator[
     yield "± is the standard error to expect; the values themselves are not computed"
     if plan.candidates:
         heading = "mean error (of the largest)"
-        yield from candidate_table(plan.candidates, heading, width, drawn)
+        yield from candidate_table(plan.candidates, plan.left, heading, width, drawn)
     parts = [plan.backend]
     if plan.price.epsilon:
         bought = sum(found.backend != "reuse" for found in plan.plans)

@@ -16,7 +16,6 @@ from dpsql.release import Budget, Cost
 from dpsql.surfaces.figures import figure, percent, share
 from dpsql.surfaces.terminal import visible
 
-DEFAULT_SHARE = 100  # a statement without a price costs the grant divided by this
 BAR = 30
 
 
@@ -34,12 +33,6 @@ def budget(balance: Balance) -> Budget:
         granted = Cost(grant.rho / PICO, grant.epsilon, grant.delta)
         left = Cost(balance.left_rho / PICO, balance.left_epsilon / PICO, grant.delta)
     return Budget(granted, spent, left, grant.user, grant.dataset)
-
-
-def questions_left(purse: Budget) -> int:
-    """How many statements at the default price, 1 % of the grant, the purse can still pay."""
-    part = share(purse.left, purse)
-    return math.floor(part * DEFAULT_SHARE + 1e-9) if math.isfinite(part) else 0
 
 
 def terms(cost: Cost) -> str:
@@ -103,6 +96,12 @@ def balance_lines(
             yield f"  no more than all users together have left (ε {figure(_left(other))})"
 
 
+def idle_lines(group: str, dataset: str, members: Sequence[str]) -> Iterator[str]:
+    """A group that was never granted anything."""
+    yield visible(f"{group} on {dataset} (a group: {', '.join(members)})")
+    yield "  no grant, so its members get no answers"
+
+
 def cap_lines(balance: Balance, *, bar: bool, width: int | None) -> Iterator[str]:
     """The cap of a dataset on a few lines."""
     why = "set by the owner" if balance.fixed else "the largest grant"
@@ -116,7 +115,7 @@ def fields(balance: Balance, members: Sequence[str], caps: Sequence[Balance]) ->
     (cap,) = (shared for shared in caps if shared.grant.dataset == grant.dataset)
     return {
         **purse.to_dict(),
-        "default_queries_left": questions_left(purse),
+        "default_queries_left": purse.default_queries_left,
         "until": grant.until or None,
         "ended": balance.ended,
         "members": list(members),
@@ -143,5 +142,5 @@ def purse_lines(
         full = min(math.ceil(part * size), size) if part > 0 else 0
         words = "█" * full + "░" * (size - full) + "  " + words
     yield f"  {words}"
-    count = questions_left(purse)
+    count = purse.default_queries_left
     yield f"  {count:,} default quer{'y' if count == 1 else 'ies'} left (1 % of the grant each)"

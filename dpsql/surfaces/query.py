@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -23,8 +24,6 @@ from dpsql.surfaces.run import Run
 if TYPE_CHECKING:
     from dpsql.release import Release
     from dpsql.surfaces.output import Target
-
-_KEPT = (".duckdb", ".wal", ".ledger", "-wal", "-shm", ".key", ".toml")
 
 
 @click.command(options_metavar="[OPTIONS]")
@@ -75,7 +74,7 @@ def query(
     """
     from dpsql.surfaces import terminal
     from dpsql.surfaces.formats import SUFFIXES
-    from dpsql.surfaces.output import Target
+    from dpsql.surfaces.output import Target, writable
     from dpsql.surfaces.progress import Progress
 
     db, rest = database(words, 1, 'DB "SQL"')
@@ -87,7 +86,7 @@ def query(
     if form == "parquet" and output is None:
         raise click.UsageError("parquet needs a file: add -o FILE")
     if output is not None:
-        writable(output, db)
+        writable(output, db, ledger)
     if not form:
         raise click.UsageError(
             f"cannot tell the format of {output} by its name: end it in "
@@ -104,17 +103,14 @@ def query(
             target.discard()
 
 
-def writable(output: Path, db: Path) -> None:
-    """Raise UsageError for a file that is, or is named like, one that must not be overwritten."""
-    if output.resolve() == Path(db).resolve() or output.name.lower().endswith(_KEPT):
-        raise click.UsageError(
-            f"cannot write {output}: a database, ledger, key or schema has such a name; "
-            "give another, e.g. answer.csv"
-        )
-
-
-def show(release: Release, form: str, target: Target | None, run: Run) -> None:
-    """Write the release to its file or to standard output.
+def show(
+    release: Release,
+    form: str,
+    target: Target | None,
+    run: Run,
+    write: Callable[[Iterable[str], TextIO], None] | None = None,
+) -> None:
+    """Write the release to its file or, by `write`, to standard output.
 
     A paid answer is never lost: what a file cannot take is printed, and what standard output
     cannot take goes to standard error.
@@ -149,7 +145,7 @@ def show(release: Release, form: str, target: Target | None, run: Run) -> None:
         aside(f"wrote {len(release.rows):,} rows to {target.path}")
     else:
         try:
-            write_lines(made, sys.stdout)
+            (write or write_lines)(made, sys.stdout)
         except BrokenPipeError:
             raise
         except OSError as error:

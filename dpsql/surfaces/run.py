@@ -14,18 +14,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dpsql.release import Cost
     from dpsql.session import Session
+    from dpsql.surfaces.aim import Aim
 
 
 @dataclass(slots=True)
 class Run:
     """What one run of the command knows when it ends.
 
-    `asking` while a statement is answered and shown; `interrupted` once Ctrl-C was pressed,
-    whatever error a library made of it; `holding` while Ctrl-C waits. `alone` where the process
-    does nothing else.
+    `aim` is what its options named. `asking` from a statement's beginning until something else is
+    begun; `interrupted` once Ctrl-C was pressed, whatever error a library made of it; `holding`
+    while Ctrl-C waits. `alone` where the process does nothing else. `as_json` is how errors are
+    told, where something else than the options says so.
     """
 
     session: Session | None = None
+    aim: Aim | None = None
+    as_json: bool | None = None
     owner: bool = False
     code: int = 0
     asking: bool = False
@@ -77,11 +81,22 @@ class Run:
         self._wake()
 
     @contextmanager
+    def leaving(self) -> Iterator[None]:
+        """While another program has the terminal, Ctrl-C is its own, and forgotten here."""
+        before, self.holding = self.holding, True
+        try:
+            yield
+        finally:
+            self.interrupted, self.holding = False, before
+
+    @contextmanager
     def statement(self) -> Iterator[None]:
-        """While a statement is answered and shown; an error in it leaves it `asking`."""
+        """While a statement is answered and shown, and until the run turns to something else.
+
+        Ctrl-C may come while what it used is closed: what it charged is told then, too.
+        """
         self.asking = True
         yield
-        self.asking = False
 
     def charged(self) -> Cost | None:
         """What the statement that went wrong took from the purse."""

@@ -17,12 +17,10 @@ from dpsql.surfaces.options import (
     chosen,
     database,
     decoded,
-    format_option,
     opened,
     purse_options,
     setting_options,
 )
-from dpsql.surfaces.query import writable
 from dpsql.surfaces.run import Run
 
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
 _SUFFIXES = {
     ".md": "markdown", ".markdown": "markdown", ".json": "json", ".txt": "table",
-    ".csv": "csv", ".parquet": "parquet", ".zip": "",
+    ".html": "html", ".csv": "csv", ".parquet": "parquet", ".zip": "",
 }  # fmt: skip
 _TABLES = ("csv", "parquet")
 
@@ -53,7 +51,12 @@ _TABLES = ("csv", "parquet")
     "('1' in quotes is text); may repeat.",
 )
 @click.option("--explain", is_flag=True, help="Show what the script would do and cost. Free.")
-@format_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json", "markdown", "html", "parquet"]),
+    help="[default: by the suffix of -o; without -o table]",
+)
 @click.option(
     "-o",
     "--output",
@@ -86,13 +89,14 @@ def run_script(
     \b
     dpsql run adult.duckdb report.sql
     dpsql run adult.duckdb report.sql --explain --epsilon 0.5
-    dpsql run adult.duckdb report.sql -o report.md --param year=2024
+    dpsql run adult.duckdb report.sql -o report.html --param year=2024
     dpsql run adult.duckdb report.sql -o tables.zip --format parquet
 
     Above a statement "-- # Title" names it, "-- weight: 4" halves its noise beside that of others,
-    and other comments describe it. SET holds for the statements after it, and options here go
-    before it; SET epsilon, rho, backend and objective stand above the first SELECT; whole is about
-    statements alone. SHOW, DESCRIBE and EXPLAIN are free.
+    "-- chart: bar" (line, heat or none) draws it otherwise than its shape would, and other comments
+    describe it. An .html page needs nothing from elsewhere. SET holds for the statements after it,
+    and options here go before it; SET epsilon, rho, backend and objective stand above the first
+    SELECT; whole is about statements alone. SHOW, DESCRIBE and EXPLAIN are free.
     """
     from dpsql.surfaces import terminal
     from dpsql.surfaces.progress import Progress
@@ -100,14 +104,14 @@ def run_script(
     db, word = _words(words)
     if output is None and terminal.closed(sys.stdout):
         raise UsageError("standard output is closed: add -o FILE")
-    script = _script(word, run)
-    given = _params(params)
+    script = read_script(word, run)
+    given = read_params(params)
     answers = sum(not step.sets for step in script.steps)
     words_ = f"planning {answers:,} statement{'' if answers == 1 else 's'}"
     if explain:
         _explain(run, (db, schemas, user, ledger), script, given, form, output, settings, words_)
         return
-    form, place = _place(form, output, db, answers)
+    form, place = _place(form, output, db, ledger, answers)
     try:
         with opened(run, db, schemas, user, ledger, {}) as session, run.statement():
             with Progress(words_):
@@ -163,7 +167,7 @@ def show(report: Report, form: str, place: Place | None, run: Run) -> None:
                 f"cannot write {place.path}: {words_of(error)}; the answers follow", sys.stderr
             )
             run.code = 2
-            show(report, "table" if form in _TABLES else form, None, run)
+            show(report, "table" if form in (*_TABLES, "html") else form, None, run)
             return
         aside(f"wrote {len(report.sections):,} answers to {place.path}")
         if form != "table":
@@ -198,11 +202,11 @@ def _writer(report: Report, form: str, place: Place) -> Any:
 
 
 def _place(
-    form: str | None, output: Path | None, db: Path, answers: int
+    form: str | None, output: Path | None, db: Path, ledger: Path | str | None, answers: int
 ) -> tuple[str, Place | None]:
     """The format, and the file or folder for it. Raises UsageError before anything is charged."""
     from dpsql.surfaces.bundle import Folder
-    from dpsql.surfaces.output import Target
+    from dpsql.surfaces.output import Target, writable
 
     if output is None:
         if form in _TABLES:
@@ -210,13 +214,8 @@ def _place(
                 f"{form} needs a place, one file an answer: add -o tables.zip, or a folder"
             )
         return form or "table", None
-    writable(output, db)
+    writable(output, db, ledger)
     suffix = output.suffix.lower()
-    if suffix == ".html":
-        raise click.UsageError(
-            f"cannot write {output}: HTML comes in a later version; end it in "
-            f"{', '.join(_SUFFIXES)}"
-        )
     if form is None and suffix not in _SUFFIXES:
         raise click.UsageError(
             f"cannot tell the format of {output} by its name: end it in {', '.join(_SUFFIXES)}, "
@@ -243,7 +242,7 @@ def _words(words: tuple[str, ...]) -> tuple[Path, str]:
     return db, rest[0]
 
 
-def _script(word: str, run: Run) -> Script:
+def read_script(word: str, run: Run) -> Script:
     with run.importing():
         from dpsql.session.script import Script
 
@@ -254,7 +253,7 @@ def _script(word: str, run: Run) -> Script:
     return Script.of(decoded(sys.stdin.buffer.read(LONGEST_FILE + 1), "standard input"), "stdin")
 
 
-def _params(given: tuple[str, ...]) -> dict[str, Any]:
+def read_params(given: tuple[str, ...]) -> dict[str, Any]:
     """The values of --param. Raises UsageError."""
     found: dict[str, Any] = {}
     for text in given:

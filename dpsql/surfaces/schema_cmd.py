@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,7 +92,10 @@ def infer(
             target.place(text_writer(text))
         except OSError as error:
             raise UsageError(f"cannot write {output}: {words_of(error)}") from None
-        aside(f"wrote {output}: read it, fill in what is missing, then dpsql schema check {db}")
+        check = f"dpsql schema check {shlex.quote(str(db))}"
+        if target.path.resolve() != db.with_suffix(".toml").resolve():
+            check += f" -s {shlex.quote(str(output))}"
+        aside(f"wrote {output}: read it, fill in what is missing, then {check}")
     finally:
         if target is not None:
             target.discard()

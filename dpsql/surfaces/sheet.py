@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dpsql.release import Release, Row
+from dpsql.release import Release, Row, numeric
+
+__all__ = ["Sheet", "distinct", "numeric", "sheet"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,3 @@ def distinct(names: Iterable[str]) -> tuple[str, ...]:
         taken.add(unique.lower())
         chosen.append(unique)
     return tuple(chosen)
-
-
-def numeric(kind: str) -> bool:
-    """Whether values of a DuckDB type are numbers."""
-    base = kind.split("(")[0]
-    return base in ("DOUBLE", "FLOAT", "DECIMAL") or base.endswith("INT") or base == "INTEGER"

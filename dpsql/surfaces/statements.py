@@ -41,7 +41,7 @@ def blank(text: str) -> bool:
             stop = text.find("\n", position)
             position = len(text) if stop < 0 else stop
         elif text.startswith("/*", position):
-            position = _after_block(text, position + 2)
+            position = after_block(text, position + 2)
         else:
             return False
     return True
@@ -55,7 +55,7 @@ def _ends(text: str) -> Iterator[int]:
             case "end":
                 yield match.start()
             case "block":
-                position = _after_block(text, position)
+                position = after_block(text, position)
             case "dollar":
                 stop = text.find(match.group(), position)
                 position = len(text) if stop < 0 else stop + len(match.group())
@@ -66,7 +66,7 @@ def _ends(text: str) -> Iterator[int]:
                 position = len(text)
 
 
-def _after_block(text: str, position: int) -> int:
+def after_block(text: str, position: int) -> int:
     """Where a comment ends; comments nest."""
     depth = 1
     while depth and (found := _BLOCK.search(text, position)):

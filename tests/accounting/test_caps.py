@@ -87,7 +87,7 @@ def test_a_refusal_by_the_cap_names_it_and_what_moves_it(ledger: Ledger) -> None
         pay(ledger, "bob")
     assert str(refusal.value) == (
         "release costs ρ=0.001 (ε=0.183), all users of adult together have ρ=0 (ε=0) left of"
-        f" ρ=0.0{grant.rho} (ε=1) at δ=1e-06 (the dataset's cap; the owner moves it:"
+        f" ρ=0.0{grant.rho // 10**7} (ε=1) at δ=1e-06 (the dataset's cap; the owner moves it:"
         " dpsql budget cap DB --epsilon E --dataset adult); nothing was charged"
     )
     assert ledger.dump() == before

@@ -15,7 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsql.accounting.convert import epsilon_of
-from dpsql.accounting.events import PICO, Gaussian, Laplace, from_dict, shifted
+from dpsql.accounting.events import (
+    PICO,
+    AboveThreshold,
+    Exponential,
+    Gaussian,
+    Laplace,
+    NoisyMax,
+    Rounds,
+    from_dict,
+)
+from dpsql.accounting.losses import shifted
 
 ORDERS = [1.0001, 1.01, 1.3, 2.0, 3.5, 8.0, 30.0, 200.0, 3000.0]
 
@@ -164,6 +174,11 @@ EVENTS = [
     Gaussian(2**62, Fraction(2**112)),
     Laplace(1, 1, Fraction(1, 10)),
     Laplace(12, 5, Fraction(10**20 + 1, 10**19)),
+    AboveThreshold(1, Fraction(7, 3), Fraction(5)),
+    AboveThreshold(3, Fraction(40), Fraction(1, 3), 2, 5, True, "laplace"),
+    NoisyMax(2, Fraction(9, 2), True),
+    Exponential(1, Fraction(10**20 + 1, 10**19)),
+    Rounds(Gaussian(4, Fraction(7)), Exponential(1, Fraction(3)), Gaussian(9, Fraction(7)), 12),
 ]
 
 
@@ -183,6 +198,33 @@ def test_the_meaning_of_a_stored_event_never_changes():
     assert from_dict(gaussian).rho == 48_780_487_805  # 2 / 41, rounded up
     assert from_dict(laplace).epsilon == 1_200_000_000_000
     assert from_dict(laplace).rho == 342_694_091_262  # by direct sums in 40 digits
+    gate = {
+        "event": "above_threshold", "version": 1, "sensitivity": 2, "threshold_scale": "5",
+        "query_scale": "8", "positives": 3, "runs": 2, "monotone": True, "noise": "exponential",
+    }  # fmt: skip
+    assert from_dict(gate).to_dict() == gate
+    assert from_dict(gate).epsilon == 2_300_000_000_000  # 2 (2/5 + 3 x 2/8)
+    assert from_dict(gate).rho == 902_500_000_000  # 2 (2/5 + 6 x 2/8)^2 / 8
+    pairs = from_dict({**gate, "monotone": False, "noise": "laplace"})
+    assert pairs.epsilon == 3_800_000_000_000  # 2 (2/5 + 3 x 4/8)
+    assert pairs.rho == math.ceil(3.8e12 * math.tanh(0.95))
+    largest = {"event": "noisy_max", "version": 1, "sensitivity": 1, "scale": "4",
+               "monotone": False}  # fmt: skip
+    assert from_dict(largest).to_dict() == largest
+    assert from_dict(largest).epsilon == 500_000_000_000
+    assert from_dict(largest).rho == math.ceil(0.5e12 * math.tanh(0.25))
+    exponential = {**largest, "event": "exponential"}
+    assert from_dict(exponential).to_dict() == exponential
+    assert from_dict(exponential).rho == 31_250_000_000  # (2/4)^2 / 8
+    assert from_dict({**exponential, "monotone": True}).epsilon == 250_000_000_000
+    rounds = {"event": "rounds", "version": 1, "first": gaussian, "pick": exponential,
+              "each": {**gaussian, "variance": "40"}, "times": 3}  # fmt: skip
+    assert from_dict(rounds).to_dict() == rounds
+    assert from_dict(rounds).rho == 48_780_487_805 + 3 * (31_250_000_000 + 25_000_000_000)
+    assert from_dict(rounds).epsilon is None
+    for times in (0, -1, True, 2.0):
+        with pytest.raises(ValueError, match="times is a positive integer"):
+            from_dict({**rounds, "times": times})
 
 
 @pytest.mark.parametrize(
@@ -200,6 +242,11 @@ def test_a_sensitivity_is_a_positive_integer(number):
         lambda: Gaussian(number, Fraction(1)),
         lambda: Laplace(number, 1, Fraction(1)),
         lambda: Laplace(5, number, Fraction(1)),
+        lambda: AboveThreshold(number, Fraction(1), Fraction(1)),
+        lambda: AboveThreshold(1, Fraction(1), Fraction(1), number),
+        lambda: AboveThreshold(1, Fraction(1), Fraction(1), 1, number),
+        lambda: NoisyMax(number, Fraction(1)),
+        lambda: Exponential(number, Fraction(1)),
     ):
         with pytest.raises(ValueError):
             make()
@@ -211,6 +258,52 @@ def test_a_spread_is_a_positive_fraction(width):
         Gaussian(1, width)
     with pytest.raises(ValueError):
         Laplace(1, 1, width)
+    for scales in ((width, Fraction(1)), (Fraction(1), width)):
+        with pytest.raises(ValueError):
+            AboveThreshold(1, *scales)
+    for kind in (NoisyMax, Exponential):
+        with pytest.raises(ValueError):
+            kind(1, width)
+
+
+def test_a_gate_of_another_kind_is_no_event():
+    fields = AboveThreshold(1, Fraction(2), Fraction(4)).to_dict()
+    for change in ({"noise": "gaussian"}, {"monotone": 1}, {"version": 2}):
+        with pytest.raises(ValueError):
+            from_dict({**fields, **change})
+    with pytest.raises(ValueError):
+        from_dict({**Exponential(1, Fraction(2)).to_dict(), "monotone": None})
+
+
+def two_point(low: float, high: float, order: float) -> float:
+    """The divergence of two coins whose losses are `high` and -`low`."""
+    p = (1 - math.exp(-low)) / (math.exp(high) - math.exp(-low))  # Q of the high one
+    total = np.logaddexp(math.log(p) + order * high, math.log1p(-p) - order * low)
+    return float(total) / (order - 1)
+
+
+@pytest.mark.parametrize("span", [0.01, 0.3, 1.0, 3.0])
+def test_losses_in_an_interval_cost_an_eighth_of_its_square(span):
+    """No two coins of such losses have more, of any order; short intervals reach it."""
+    price = Exponential(1, 1 / Fraction(span), True).rho / PICO
+    most = 0.0
+    for share, order in itertools.product(np.linspace(0.02, 0.98, 49), ORDERS):
+        low = span * float(share)
+        most = max(most, two_point(low, span - low, order) / order)
+    assert most <= price * (1 + 1e-6)
+    assert most >= price * (0.995 if span <= 0.3 else 0.8)
+
+
+@given(st.fractions(Fraction(1, 50), 10**6), st.fractions(Fraction(1, 50), 10**6))
+def test_a_gate_costs_no_more_than_its_pure_epsilon_would(once, each):
+    """tanh is in the price, and saves nothing but what randomised response does."""
+    for monotone in (False, True):
+        event = AboveThreshold(1, once, each, 2, 3, monotone)
+        pure = event.epsilon / PICO / 3
+        bound = 3 * pure * math.tanh(pure / 2)
+        assert event.rho / PICO <= bound * (1 + 1e-9) + 1e-11
+        if not monotone:
+            assert event.rho / PICO >= bound * (1 - 1e-9) - 1e-11
 
 
 def test_no_coordinate_moves_further_than_all():

@@ -109,7 +109,20 @@ def test_a_refusal_says_the_price_and_what_is_left(ledger: Ledger) -> None:
     text = str(refusal.value)
     assert text.startswith("release costs ρ=0.1 (ε=2.14), alice on adult has ρ=0.02435")
     assert "left of ρ=0.02435" in text
-    assert text.endswith("(ε=1) at δ=1e-06; nothing was charged")
+    assert text.endswith(
+        "(ε=1) at δ=1e-06; nothing was charged; a price up to ρ=0.02435 can be paid, or the owner"
+        " can grant more: dpsql budget grant DB alice --dataset adult --epsilon E"
+    )
+
+
+def test_a_refusal_tells_costs_apart_that_differ_by_the_last_digit(ledger: Ledger) -> None:
+    ledger.grant("alice", dataset="adult", epsilon=1)
+    whole = ledger.balance("alice", "adult").grant.rho
+    with pytest.raises(BudgetExceeded, match=r"costs ρ=0.02436 .*has ρ=0.02435 "):
+        pay(ledger, Gaussian(1, Fraction(10**12, 2 * (whole + 1))))
+    pay(ledger, Gaussian(1, Fraction(10**12, 2 * whole)))
+    with pytest.raises(BudgetExceeded, match="charged; the owner can grant more: dpsql budget"):
+        pay(ledger)
 
 
 def test_a_pure_refusal_speaks_of_epsilon(ledger: Ledger) -> None:
@@ -118,7 +131,8 @@ def test_a_pure_refusal_speaks_of_epsilon(ledger: Ledger) -> None:
         pay(ledger, PURE_TENTH)
     assert str(refusal.value) == (
         "release costs ε=0.1, alice on adult has ε=0.05 left of 0.05 (pure, δ=0);"
-        " nothing was charged"
+        " nothing was charged; a price up to ε=0.05 can be paid, or the owner can grant more:"
+        " dpsql budget grant DB alice --dataset adult --epsilon E"
     )
 
 

@@ -34,10 +34,21 @@ def published(database: Path) -> Iterator[Published]:
 @pytest.fixture(scope="session")
 def session(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """A session that can pay for answers without noise; its ledger is a file."""
-    path = tmp_path_factory.mktemp("ledger") / "published.ledger"
+    with _opened(database, tmp_path_factory.mktemp("ledger") / "published.ledger") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def reusing(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """The same, of a user who reads earlier answers again, as is the default."""
+    path = tmp_path_factory.mktemp("reusing") / "published.ledger"
+    with _opened(database, path, reuse=True) as found:
+        yield found
+
+
+def _opened(database: Path, path: Path, *, reuse: bool = False) -> Session:
     with Ledger.open(path) as ledger:
         for name in NAMES:
             ledger.grant("alice", dataset=name, epsilon=1e6)
     schemas = Path(__file__).parents[2] / "schemas"
-    with Session(database, schema=schemas, user="alice", ledger=path) as found:
-        yield found
+    return Session(database, schema=schemas, user="alice", ledger=path, settings={"reuse": reuse})

@@ -106,6 +106,16 @@ def test_a_source_file_is_found_beside_the_schema(bench: Any, tmp_path: Path) ->
         bench.open(database, base)
 
 
+def test_another_file_than_the_schema_names_is_not_read_in_its_place(bench: Any) -> None:
+    path = bench.folder / "visits.parquet"
+    duckdb.sql(f"COPY (SELECT 4 AS age) TO '{path}'")
+    moved = bench.dataset(AGE, file="../elsewhere/visits.parquet")  # the same, in another folder
+    assert bench.count(path, moved) == Counter({(4,): 1})
+    other = bench.dataset(AGE, file="visits_2024.parquet")
+    with pytest.raises(SourceError, match="is not the file that the schema of"):
+        bench.open(path, other)
+
+
 def test_text_of_a_csv_file_stays_text(bench: Any) -> None:
     path = bench.folder / "a.csv"
     path.write_text("state,age\n01,3\n1,4\n02,\n,5\n")
@@ -291,6 +301,17 @@ def test_a_fault_of_ours_says_nothing_of_the_data(bench: Any, monkeypatch: Any) 
     told = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
     assert "8675" not in "".join(told.format())
     engine.close()
+
+
+def test_a_column_that_is_missing_is_told(bench: Any) -> None:
+    path = bench.table("a BOOLEAN", [])
+    columns = (Column("a", Kind.BOOLEAN), Column("no", Kind.BOOLEAN))
+    with pytest.raises(SourceError) as caught:
+        bench.open(path, bench.dataset(*columns))
+    assert str(caught.value) == (
+        "the table lacks the declared column no: take it out of the schema, or give its name in "
+        'the table by source = "..."'
+    )
 
 
 def test_every_type_that_does_not_do_is_told_at_once(bench: Any) -> None:

@@ -51,9 +51,10 @@ SIZES = {"a": 4, "b": 2, "c": 3}
 
 
 @st.composite
-def residuals(draw):
+def residuals(draw, first: str = "a"):
     """Residual tables of some sets of keys, with up to two weights and perhaps a condition."""
-    domains = {name: Domain((name,), (size,)) for name, size in SIZES.items()}
+    names = {name: chr(ord(name) - ord("a") + ord(first)) for name in SIZES}
+    domains = {name: Domain((names[name],), (size,)) for name, size in SIZES.items()}
     merged = {name: np.arange(size) for name, size in SIZES.items()}
     merged["a"] = np.array(
         draw(st.permutations(draw(st.sampled_from([[0, 1, 2, 3], [0, 1, 2, 2]]))))
@@ -65,9 +66,9 @@ def residuals(draw):
     for keys in sets:
         shape = [sizes[key] for key in keys]
         strides = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
-        names = [list(SIZES)[key] for key in keys]
+        mine = [list(SIZES)[key] for key in keys]
         own = tuple(
-            (domains[n], merged[n], stride) for n, stride in zip(names, strides, strict=True)
+            (domains[n], merged[n], stride) for n, stride in zip(mine, strides, strict=True)
         )
         groupings.append(Grouping(own, np.arange(math.prod(shape))))
 
@@ -79,7 +80,7 @@ def residuals(draw):
     weights = [Weight((Term(ALWAYS),), draw(st.integers(1, 3))), Weight((Term(leaf("b")),))]
     weights = weights[: draw(st.integers(1, 2))]
     workload = Workload(
-        Domain(tuple(SIZES), tuple(SIZES.values())),
+        Domain(tuple(names.values()), tuple(SIZES.values())),
         (Block(where, tuple(weights), tuple(groupings)),),
     )
     factors = draw(st.lists(st.integers(1, 7), min_size=len(sets), max_size=len(sets)))
@@ -88,7 +89,14 @@ def residuals(draw):
     return Strategy((Residuals(workload, sizes, tuple(sets), tuple(factors), matrix),))
 
 
-SMALL = st.one_of(strategies().filter(lambda found: found is not None), residuals())
+@st.composite
+def both(draw):
+    """Parts that mix queries, and residual tables, measured together."""
+    mixed = draw(strategies().filter(lambda found: found is not None))
+    return Strategy((*mixed.parts, *draw(residuals("u")).parts))
+
+
+SMALL = st.one_of(strategies().filter(lambda found: found is not None), residuals(), both())
 
 
 def contrast(size: int) -> np.ndarray:
@@ -204,7 +212,9 @@ def test_all_groups_of_residual_tables_cost_the_same(strategy):
         assert squares(move) == part.scale * int(((part.matrix @ weights) ** 2).sum())
 
 
-LIMITS = [{"WORK": 0}, {"COLUMNS": 0, "CELLS": 1}, {"PAIRS": 0}, {"HELD": 2}]
+LIMITS = [
+    {"WORK": 0}, {"COLUMNS": 0, "CELLS": 1}, {"PAIRS": 0, "PAIRED": 0}, {"PAIRED": 0}, {"HELD": 2}
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("limits", LIMITS, ids=str)
@@ -214,8 +224,23 @@ def test_bounds_are_never_below_the_truth(limits, strategy, neighbours):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in limits.items():
             patch.setattr(mixed, name, value)
-        found = reach(strategy, dataset(neighbours)).squared
-    assert found >= farthest(strategy, neighbours)
+        found = reach(strategy, dataset(neighbours))
+    truth = farthest(strategy, neighbours)
+    assert found.squared >= truth and (not found.exact or found.squared == max(truth, 1))
+
+
+@pytest.mark.parametrize("neighbours", [ADD, REPLACE])
+def test_what_is_rounded_up_is_not_called_exact(neighbours):
+    """Squares beyond 2^53: floats hold no more, and a bound on what they lose is added."""
+    domain = Domain(("a",), (2,))
+    apart = Grouping(((domain, np.arange(2), 1),), np.arange(2))
+    for times, exact in ((1 << 20, True), (1 << 27, False)):
+        counts = Workload(domain, (Block(ALWAYS, (Weight((Term(ALWAYS),)),), (apart,)),))
+        matrix = times * np.eye(2, dtype=np.int64) + 1
+        found = reach(Strategy((Mixed(counts, matrix),)), dataset(neighbours))
+        truth = farthest(Strategy((Mixed(counts, matrix),)), neighbours)
+        assert found.exact is exact and found.squared >= truth
+        assert (found.squared == truth) is exact
 
 
 @settings(deadline=None, max_examples=150, derandomize=True)

@@ -80,6 +80,21 @@ def test_bounds_are_never_below_the_truth(limits, workload, neighbours):
         assert_exact(found, truth)
 
 
+@pytest.mark.parametrize("limits", [*LIMITS, {"_VISITED": 1, "_PLAIN": 0}], ids=str)
+@pytest.mark.parametrize("neighbours", [ADD, REPLACE])
+def test_what_no_row_moves_is_not_called_exact_for_what_it_could_move(limits, neighbours):
+    """A condition on one column that nobody meets, and a weight of another column."""
+    domain = Domain(("a", "b"), (3, 3))
+    no = leaf("a", FALSE, FALSE, FALSE)
+    weights = tuple(Weight((Term(ALWAYS, table(name, 1, 2, 5)),)) for name in "ab")
+    nobody = Workload(domain, (Block(no, weights, (Grouping((), np.zeros(1, np.int64)),)),))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in limits.items():
+            patch.setattr(norms, name, value)
+        found = sensitivity(nobody, neighbours, 1)
+    assert found == Sensitivity(1, 1, 1, found.exact) or not found.exact
+
+
 @pytest.mark.parametrize("held", [0, 1 << 22])
 @pytest.mark.parametrize("compared", [0, 12, 60])
 @settings(deadline=None, max_examples=30, derandomize=True)

@@ -31,6 +31,7 @@ from dpsql.accounting.verify import verify
 from dpsql.curator.curator import Curator
 from dpsql.session import Session
 from tests.faults.ledger_trials import EVENT, Trace, about_codes, child, ended, pay
+from tests.rows import fill
 
 Say = Callable[..., None]
 HOME = os.path.dirname(os.path.abspath(dpsql.__file__))
@@ -116,7 +117,7 @@ class Town:
         rows = [(draw.choice("fm"), draw.randrange(10)) for _ in range(60)]
         with duckdb.connect(str(self.database)) as made:
             made.execute("CREATE TABLE people (sex TEXT, age INT)")
-            made.executemany("INSERT INTO people VALUES (?, ?)", rows)
+            fill(made, "people", rows)
         self.database.with_suffix(".toml").write_text(SCHEMA)
         self.number = 0
 

@@ -15,8 +15,8 @@ import numpy as np
 from dpsql.accounting.events import Event, Gaussian, Laplace
 from dpsql.mechanisms.answers import Answers
 from dpsql.mechanisms.law import atoms, stddev
-from dpsql.query.estimators import Count, Estimator
-from dpsql.query.expr import Call, Const, Expr, Slot
+from dpsql.query.estimators import Count, Estimator, Sum
+from dpsql.query.expr import Call, Const, Expr, Slot, walk
 
 SLACK = 1e-9  # of chances that were left out or rounded
 A, B, C, D = (Slot(f"a{i}") for i in range(4))
@@ -73,14 +73,29 @@ def judge(
     kept = chances > 1e-18
     scales = tuple(factors or [1] * len(truth))
     noisy = (np.array(truth) * np.array(scales) + fallen[kept]).astype(np.int64)
-    answers = Answers(noisy, claimed or law, tuple(estimators), scales, clamp)
-    value = answers.of(expr)
+    given = tuple(estimators), scales, clamp
+    answers = Answers(noisy, claimed or law, *given)
+    value = Answers(_as_shown(noisy, expr, estimators, scales), law, *given).of(expr)
     found = answers.intervals(expr, level)
     assert value is not None and found is not None
     stderr, low, high, doubtful = found
     unsure = np.zeros(len(noisy), bool) if doubtful is None else doubtful
     assert (low <= high).all() and not np.isnan(low).any() and not np.isnan(high).any()
     return Judged(chances[kept], value.value, stderr, low, high, unsure)
+
+
+def _as_shown(
+    noisy: np.ndarray, expr: Expr, estimators: Sequence[Estimator], factors: Sequence[int]
+) -> np.ndarray:
+    """Counts and whole sums as they are released, whole numbers, of answers that are finer."""
+    found = noisy.copy()
+    named = {int(p.name[1:]) for p in walk(expr) if isinstance(p, Slot) and p.name[0] == "a"}
+    for at in named:
+        match estimators[at]:
+            case Count(weight=weight) | Sum(weight=weight, type="HUGEINT"):
+                found[:, weight] = (noisy[:, weight] + factors[weight] // 2) // factors[weight]
+                found[:, weight] *= factors[weight]
+    return found
 
 
 def gauss(sigma) -> Gaussian:

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpsql.accounting.events import Event, Gaussian
 from dpsql.query.canon import Family, families, parts
 from dpsql.query.compile import Compiled
 from dpsql.query.grid import Grid
@@ -53,11 +54,11 @@ def matrix(found: Workload) -> np.ndarray:
     return np.array(columns, np.float64).T
 
 
-def measured(found: Workload, variance: int) -> list[tuple[Family, Fraction]]:
-    """Its families, with noise of this variance."""
+def measured(found: Workload, variance: int) -> list[tuple[Family, Event]]:
+    """Its families, with Gaussian noise of this variance."""
     listed = [family for block in families(found) for family in block]
     assert all(listed)
-    return [(family, Fraction(variance)) for family in listed]
+    return [(family, Gaussian(1, Fraction(variance))) for family in listed]
 
 
 def values(found: Workload, answers: list[np.ndarray]) -> list[np.ndarray]:

@@ -114,7 +114,8 @@ def test_linear_forms_cover_the_float_that_the_truth_is(kind, law):
             true = float(value(*truth))
             assert found.covers(true) >= level - SLACK
             exact = found.mean_square(true)
-            assert exact == pytest.approx(float(found.stderr[0]) ** 2, rel=1e-6)
+            near = 1e-6 if factors is None else 1e-2  # halves are rounded up
+            assert exact == pytest.approx(float(found.stderr[0]) ** 2, rel=near, abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["difference", "sum", "weighted"])

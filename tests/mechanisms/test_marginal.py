@@ -102,7 +102,7 @@ def test_a_marginal_has_its_cells_in_the_order_of_the_domain():
 
 def test_a_table_too_large_for_other_fits_is_combined_with_itself():
     table = marginal(Domain(("a", "b"), (200, 200)))
-    model = Model.of([(table.family, Fraction(4)), (table.family, Fraction(12))])
+    model = Model.of([(table.family, Gaussian(1, Fraction(v))) for v in (4, 12)])
     assert model is not None
     (spread,) = model.spreads(table.workload)
     assert spread.worst() == pytest.approx(3.0)

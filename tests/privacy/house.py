@@ -12,6 +12,7 @@ import numpy as np
 
 from dpsql.accounting.ledger import Ledger
 from dpsql.session import Session
+from tests.rows import fill
 
 FIELDS = "pid INTEGER, sex VARCHAR, age INTEGER, hours DOUBLE, smoker BOOLEAN"
 Row = tuple[int, str, int, float, bool | None]
@@ -65,9 +66,7 @@ def people(
     path = place / "people.duckdb"
     with duckdb.connect(str(path)) as made:
         made.execute(f"CREATE TABLE people ({FIELDS})")
-        values = [list(row) for row in listed]
-        if values:
-            made.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?)", values)
+        fill(made, "people", listed)
     (place / "people.toml").write_text(SCHEMA.format(neighbours=neighbours, unit=unit))
     if ledger is None:
         ledger = Ledger.memory()

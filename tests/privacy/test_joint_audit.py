@@ -25,7 +25,9 @@ from dpsql.accounting.ledger import Ledger
 from dpsql.accounting.purse import Balance, Price, difference
 from dpsql.curator.sealed import unseal
 from dpsql.errors import BudgetExceeded
+from dpsql.query.strategy import Mixed, Residuals, Strategy
 from dpsql.session import Session
+from tests.rows import fill
 
 SCHEMA = """
 dataset = "town"
@@ -88,7 +90,7 @@ class Watched:
         path = folder / f"{name}.duckdb"
         with duckdb.connect(str(path)) as made:
             made.execute("CREATE TABLE people (sex TEXT, region TEXT, age INT, smoker BOOLEAN)")
-            made.executemany("INSERT INTO people VALUES (?, ?, ?, ?)", rows)
+            fill(made, "people", rows)
         path.with_suffix(".toml").write_text(SCHEMA.format(head=head))
         ledger = Ledger.memory()
         ledger.grant("alice", dataset="town", epsilon=4)
@@ -106,11 +108,19 @@ class Watched:
         return watched
 
     def truth(self, workload: Any) -> list[np.ndarray]:
-        """The answers without noise."""
+        """The answers, or the values of a strategy, without noise."""
+        if isinstance(workload, Strategy):
+            return [self._part(part) for part in workload.parts]
         curator = self.session._curator(self.session.datasets["town"])
         cells = unseal(curator._cells(workload.domain.names, curator._engine.snapshot()))
         found: list[np.ndarray] = workload.matvec(cells.codes, cells.counts)
         return found
+
+    def _part(self, part: Mixed | Residuals) -> np.ndarray:
+        curator = self.session._curator(self.session.datasets["town"])
+        names = part.workload.domain.names
+        cells = unseal(curator._cells(names, curator._engine.snapshot()))
+        return part.matvec(cells.codes, cells.counts)
 
     @property
     def balance(self) -> Balance:

@@ -106,6 +106,43 @@ def test_wide_noise_fits_its_continuous_law_and_uses_every_bit(law):
         assert chance(residues, np.full(modulus, COUNT / modulus)) > ALARM
 
 
+def exponential_fit(values: np.ndarray, scale: float) -> float:
+    """The p-value of one-sided values under P(z >= k) = exp(-k / scale), rare ones together."""
+    last = max(int(scale * math.log(values.size / (100 * (scale + 1)))), 1)
+    ends = np.exp(-np.arange(last + 1) / scale)
+    expected = np.append(ends[:-1] - ends[1:], ends[-1]) * values.size
+    observed = np.bincount(np.minimum(values, last), minlength=last + 1).astype(float)
+    return chance(observed, expected)
+
+
+SCALES = [
+    Fraction(2, 3),
+    Fraction(1),
+    Fraction(7, 2),
+    40,
+    1 / Fraction(0.3),
+    Fraction(9**20, 8**20),
+]
+
+
+@pytest.mark.parametrize("scale", SCALES, ids=float)
+def test_exponential_noise_fits_its_exact_tail(scale):
+    """False alarm 2e-9. Noise a tenth off, either way, is rejected, as is one shifted by 1."""
+    assert exponential_fit(noise.exponential(scale, COUNT), float(scale)) > ALARM
+    small = np.concatenate([noise.exponential(scale, 7) for _ in range(3000)])
+    assert exponential_fit(small, float(scale)) > ALARM
+    for wrong in (Fraction(9, 10) * scale, Fraction(11, 10) * scale):
+        assert exponential_fit(noise.exponential(wrong, COUNT), float(scale)) < ALARM
+    assert exponential_fit(noise.exponential(scale, COUNT) + 1, float(scale)) < ALARM
+
+
+def test_numbers_below_a_limit_come_equally_often():
+    """False alarm 1e-9."""
+    for limit in (2, 3, 10):
+        found = np.bincount(noise.below(limit, 3000), minlength=limit)
+        assert chance(found.astype(float), np.full(limit, 3000 / limit)) > ALARM
+
+
 def test_draws_do_not_remember_each_other():
     """Lagged products within six stddevs: false alarm 1e-8 over four lags."""
     values = np.concatenate([noise.gaussian(Fraction(25), 1) for _ in range(20_000)]) / 5.0

@@ -70,7 +70,20 @@ def in_database(source: str, fault: str, column: str) -> Callable[[Path, str], P
     return made
 
 
+def generated(folder: Path, unit: str) -> Path:
+    """A table with a generated column, which an UPDATE has left to fail on one row."""
+    fields = "pid VARCHAR, race VARCHAR, age INTEGER, rich BOOLEAN, share INTEGER"
+    then = [
+        filled(),
+        f"CREATE TABLE computed ({fields}, hours INTEGER GENERATED ALWAYS AS (40 // share))",
+        "INSERT INTO computed BY NAME SELECT pid, race, age, rich, 1 AS share FROM people",
+        f"UPDATE computed SET share = 0 WHERE rowid = {BAD}",
+    ]
+    return table(folder, [], unit=unit, source='table = "computed"', then=then)
+
+
 SOURCES: dict[str, Callable[[Path, str], Path]] = {
+    "generated column": generated,
     "parquet": lambda folder, unit: parquet(folder, "race", 'table = "people"', unit),
     "query over parquet": lambda folder, unit: parquet(
         folder, "race", 'query = "FROM people"', unit
@@ -106,13 +119,42 @@ def test_every_question_is_refused_in_the_same_words_and_nothing_is_charged(
     }
 
 
+ENTRIES: dict[str, Callable[[Session], object]] = {
+    "script": lambda session: session.run(f"{QUESTIONS[0]}; {QUESTIONS[3]}"),
+    "gate": lambda session: session.answer(f"{QUESTIONS[5].replace('AVG(hours)', 'COUNT(*)')}"
+                                           " FIRST 1 ABOVE 9"),
+    "tables": lambda session: session.synopses.create("a", ["race", "rich"]),
+    "pmw": lambda session: session.synopses.create("b", ["race", "age"], method="pmw"),
+    "mwem": lambda session: session.synopses.create(
+        "c", queries="SELECT race, rich, COUNT(*) FROM people GROUP BY ALL", method="mwem"),
+    "smalldb": lambda session: session.synopses.create(
+        "d", queries="SELECT race, COUNT(*) FROM people GROUP BY ALL", method="smalldb", size=2),
+    "whole": lambda session: session.answer(QUESTIONS[1], whole="on"),
+    "population": lambda session: session.answer(
+        QUESTIONS[0], target="population", total=100_000_000, epsilon=1e-4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_so_it_is_by_every_way_to_ask(entry: str, tmp_path: Path) -> None:
+    path = generated(tmp_path, '"row"')
+    ledger = purse(epsilon=0.1 if entry == "population" else 10.0)
+    dump = ledger.dump()
+    with Session(path, user=USER, ledger=ledger, settings={"reuse": True}) as session:
+        with pytest.raises(SourceError, match="has rows that cannot be read, so nothing"):
+            ENTRIES[entry](session)
+        assert session.last_charge is None and ledger.dump() == dump
+
+
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_owner_is_told_which_column_it_is(
     source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = SOURCES[source](tmp_path, '"row"')
-    spoiled = {"view, error": "age", "query, date": "rich", "view, cast": "hours",
-               "query, overflow": "hours"}.get(source, "race")  # fmt: skip
+    spoiled = {
+        "view, error": "age", "query, date": "rich", "view, cast": "hours",
+        "query, overflow": "hours", "generated column": "hours",
+    }.get(source, "race")  # fmt: skip
     (problem,) = check(path, load(path.with_suffix(".toml"))).problems
     assert problem.startswith(f"column {spoiled} cannot be read in every row: ")
     assert main(["schema", "check", str(path)]) == 2

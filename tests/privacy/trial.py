@@ -22,6 +22,7 @@ from dpsql.accounting.ledger import Ledger
 from dpsql.curator import noise
 from dpsql.curator.engines import connection as private
 from dpsql.session import Session
+from tests.rows import fill
 
 USER, NAME = "alice", "people"
 
@@ -73,9 +74,7 @@ def table(
     path = folder / "people.duckdb"
     with duckdb.connect(str(path)) as made:
         made.execute(f"CREATE TABLE people ({FIELDS})")
-        values = [list(row) for row in listed]
-        if values:
-            made.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?)", values)
+        fill(made, "people", listed)
         for statement in then:
             made.execute(statement)
     declared = SCHEMA.format(neighbours=neighbours, unit=unit, source=source)
@@ -174,7 +173,8 @@ def watch(patch: pytest.MonkeyPatch) -> Watch:
     """Watch everything behind the wall from now on."""
     found = Watch()
     patch.setattr(private, "duckdb", _DuckDB(found))
-    charge, draw = Ledger.charge, {name: getattr(noise, name) for name in ("gaussian", "laplace")}
+    laws = ("gaussian", "laplace", "exponential")
+    charge, draw = Ledger.charge, {name: getattr(noise, name) for name in laws}
 
     def charged(ledger: Ledger, *args: Any, **named: Any) -> Any:
         receipt = charge(ledger, *args, **named)

@@ -13,6 +13,7 @@ from dpsql.query.compile import Compiled
 from dpsql.query.grid import Grid
 from dpsql.schema import loads
 from tests.query.exact import answer, compiled, counted
+from tests.rows import fill
 
 VISITS = loads("""
 dataset = "visits"
@@ -52,7 +53,7 @@ LITERALS = {
 def engine() -> duckdb.DuckDBPyConnection:
     found = duckdb.connect()
     found.execute("CREATE TABLE visits (began DATE, ended DATE, days BIGINT)")
-    found.executemany("INSERT INTO visits VALUES (?, ?, ?)", ROWS)
+    fill(found, "visits", ROWS)
     return found
 
 

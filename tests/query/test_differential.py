@@ -66,7 +66,7 @@ class Judge:
 
 
 @settings(
-    max_examples=120,
+    max_examples=80,
     deadline=None,
     derandomize=True,
     database=None,

@@ -82,3 +82,29 @@ def test_every_empty_database_is_locked() -> None:
         ):
             with pytest.raises(EmptyError):
                 database.rows(sql)
+
+
+def test_a_table_that_another_holder_lets_go_stays_until_it_is_read() -> None:
+    class Owner:
+        """Somebody who holds a table."""
+
+    database = empty.Empty()
+    first: Owner | None = Owner()
+    with database.made("t", "SELECT 1 AS v"):
+        database.hold(first, "t")
+    database.make("other", "SELECT 2 AS v")  # sweeps
+    assert database.rows("FROM t") == [(1,)]
+    second = Owner()
+    with database.made("t", "SELECT 1 AS v"):
+        first = None
+        gc.collect()
+        database.make("another", "SELECT 3 AS v")
+        assert database.rows("FROM t") == [(1,)]
+        database.hold(second, "t")
+    database.make("more", "SELECT 4 AS v")
+    assert database.rows("FROM t") == [(1,)]
+    del second, first
+    gc.collect()
+    database.make("last_one", "SELECT 5 AS v")
+    with pytest.raises(EmptyError):
+        database.rows("FROM t")

@@ -13,6 +13,7 @@ from dpsql.query.estimators import Count, Sum
 from dpsql.query.grid import Grid
 from dpsql.schema import loads
 from tests.query.exact import answer, compiled, counted
+from tests.rows import fill
 
 T = loads("""
 dataset = "t"
@@ -82,7 +83,7 @@ def test_all_spellings_together_are_measured_once_and_say_what_each_means(kind: 
 def truth(sql: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE t (a BIGINT, b BIGINT, s VARCHAR, q BOOLEAN)")
-        con.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
+        fill(con, "t", rows)
         return con.execute(sql).fetchall()
 
 
@@ -157,7 +158,7 @@ def test_aggregates_of_one_value_that_is_left_are_that_value(rest: str, by: str)
     found = {row[:-1]: row[-1] for row in answer(sql, MIDDLE, grid, counted(MIDDLE, rows)).rows}
     with duckdb.connect() as judge:
         judge.execute("CREATE TABLE t (n BIGINT, s TEXT, q BOOLEAN)")
-        judge.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
+        fill(judge, "t", rows)
         expected = judge.execute(sql).fetchall()
     for *key, value in expected:
         assert found.pop(tuple(key)) == (pytest.approx(value) if value is not None else None)

@@ -8,7 +8,7 @@ import pytest
 
 from dpsql.errors import Refused
 from dpsql.query.expr import Span
-from dpsql.query.parse import Ask, Describe, Explain, Set, Show, parse
+from dpsql.query.parse import Ask, Describe, Explain, First, Set, Show, parse
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,53 @@ def test_explain_holds_the_query_at_its_own_place(sql: str) -> None:
     assert isinstance(found, Explain)
     assert found.ask.sql == " " * 8 + sql[8:]
     assert found.ask.text.sql == sql
+
+
+@pytest.mark.parametrize(
+    ("sql", "first"),
+    [
+        ("SELECT a, COUNT(*) FROM t GROUP BY a FIRST 3 ABOVE 100", (3, 100)),
+        ("SELECT COUNT(*) FROM t first 1 /* of all */ above -- so\n 0 ;", (1, 0)),
+        ("EXPLAIN SELECT a, COUNT(*) FROM t GROUP BY 1 FIRST 12 ABOVE 7", (12, 7)),
+        ('SELECT first AS "above", COUNT(*) FROM t GROUP BY first', None),
+        ("SELECT first above, COUNT(*) FROM t GROUP BY 1 ORDER BY 1 NULLS FIRST, above", None),
+        ("SELECT COUNT(*) FROM t WHERE a = 'FIRST 3 ABOVE 100'", None),
+    ],
+)
+def test_first_above_is_cut_and_leaves_every_place_as_it_was(
+    sql: str, first: tuple[int, int] | None
+) -> None:
+    found = parse(sql)
+    ask = found.ask if isinstance(found, Explain) else found
+    assert isinstance(ask, Ask)
+    assert ask.first == (first and First(*first, Span(0, 0)))
+    cut = sql.upper().rindex("FIRST") if first else len(sql)
+    kept = ask.sql.rstrip("; ")
+    assert kept.removeprefix(" " * 8).strip() in sql[:cut].strip()
+    assert kept.endswith(sql[:cut].rstrip()[-5:])
+
+
+@pytest.mark.parametrize(
+    "clause",
+    ["FIRST 3 ABOVE", "FIRST 3 ABOVE x", "FIRST 3 ABOVE -1", "FIRST 3 ABOVE 1.5", "FIRST 3 ABOVE ?",
+     "FIRST 2.5 ABOVE 1", "FIRST 3 ABOVE 100 LIMIT 2", "FIRST 0 ABOVE 1", "FIRST 1 ABOVE 1_0",
+     "FIRST 9999999999999999 ABOVE 1", "FIRST 1 ABOVE 1 FIRST 1 ABOVE 1"],
+)  # fmt: skip
+def test_first_above_in_another_form_is_refused_at_its_place(clause: str) -> None:
+    sql = f"SELECT COUNT(*) FROM t {clause}"
+    with pytest.raises(Refused) as caught:
+        parse(sql)
+    assert sql[caught.value.start :].startswith("FIRST")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["SELECT COUNT(*) FROM (SELECT a FROM t FIRST 3 ABOVE 100)",
+     "SELECT COUNT(*) FROM t FIRST ABOVE 100", "SELECT COUNT(*) FROM t FIRST x ABOVE 100"],
+)  # fmt: skip
+def test_first_above_elsewhere_is_no_sql(sql: str) -> None:
+    with pytest.raises(Refused):
+        parse(sql)
 
 
 @pytest.mark.parametrize(

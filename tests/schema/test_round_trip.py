@@ -28,6 +28,7 @@ from dpsql.schema import (
 )
 from dpsql.schema.kinds import DATE_STEPS
 from dpsql.schema.lines import key_lines
+from tests.rows import fill
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 names = st.one_of(
@@ -119,6 +120,7 @@ def datasets(draw: st.DrawFn) -> Dataset:
         synopses=tuple(draw(st.dictionaries(names, subsets, max_size=2)).items()),
         unsafe=draw(st.booleans()),
         append_only=person is None and draw(st.booleans()),
+        public=draw(st.booleans()),
     )
 
 
@@ -169,7 +171,7 @@ def test_duckdb_holds_every_point_and_tells_them_apart(column: Column) -> None:
     points = column.points()[:40]
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t (i INT, v {column.sql_type})")
-        connection.executemany("INSERT INTO t VALUES (?, ?)", list(enumerate(points)))
+        fill(connection, "t", enumerate(points))
         rows = connection.execute("SELECT v FROM t ORDER BY i").fetchall()
         distinct = connection.execute("SELECT COUNT(DISTINCT v) FROM t").fetchall()
     assert [row[0] for row in rows] == points
@@ -201,6 +203,7 @@ def test_the_digest_does_not_change_between_versions() -> None:
         replace(BASE, unit=Unit("pid", 1)),
         replace(BASE, source=Source(file="visits")),
         replace(BASE, append_only=True),
+        replace(BASE, public=True),
         replace(BASE, columns=BASE.columns[:2]),
         replace(BASE, columns=(BASE.columns[1], BASE.columns[0], BASE.columns[2])),
         replace(BASE, columns=(replace(BASE.columns[0], values=("m", "f")), *BASE.columns[1:])),

@@ -11,6 +11,7 @@ import pytest
 
 from dpsql.accounting.ledger import Ledger
 from dpsql.session import Session
+from tests.rows import fill
 
 Row = tuple[object, ...]
 SCHEMA = """
@@ -56,7 +57,7 @@ class Town:
             made.execute(
                 "CREATE TABLE people (sex TEXT, region TEXT, age INT, month INT, smoker BOOLEAN)"
             )
-            made.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?)", list(rows))
+            fill(made, "people", rows)
         path.with_suffix(".toml").write_text(SCHEMA.format(head=head))
         return path
 

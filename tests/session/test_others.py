@@ -14,6 +14,7 @@ from dpsql.curator.curator import Curator
 from dpsql.errors import BudgetExceeded, NoGrant
 from dpsql.session import Session
 from dpsql.session.others import READ
+from dpsql.surfaces.audit import what
 
 Row = tuple[object, ...]
 SQL = "SELECT sex, COUNT(*) AS n FROM town GROUP BY sex"
@@ -85,6 +86,23 @@ def test_what_was_read_is_said_again_in_the_same_words(
         assert again.charged.rho == 0 and again.rows == found.rows
 
 
+@pytest.mark.parametrize("backend", ["gaussian", "laplace"])
+def test_a_release_that_links_ones_own_is_combined_with_them_at_once(
+    backend: str, path: Path, ledger: Ledger
+) -> None:
+    """What the reader bought is about a column that the question is not about."""
+    with opened(path, ledger, "alice") as alice, opened(path, ledger, "bob") as bob:
+        bob.answer("SELECT age, COUNT(*) FROM town GROUP BY age", rho=0.02, backend=backend)
+        alice.answer("SELECT sex, age, COUNT(*) FROM town GROUP BY sex, age", rho=0.02)
+        asked = {"rho": 0.0019, "backend": backend}
+        ledger.cap(dataset="town", epsilon=epsilon_of(cap(ledger), 1e-6))  # nobody can buy
+        plan, found = bob.explain(SQL, **asked), bob.answer(SQL, **asked)
+        assert READ in found.notes and len(found.notes) == 2 and plan.stderr == found.stderr
+        again = bob.answer(SQL, **asked)
+        assert again.charged.rho == 0 and again.rows == found.rows
+        assert (again.stderr, again.low, again.high) == (found.stderr, found.low, found.high)
+
+
 def test_a_part_of_a_large_release_is_bought_afresh_where_that_is_cheaper(
     path: Path, ledger: Ledger
 ) -> None:
@@ -130,6 +148,77 @@ def test_groups_that_paid_do_not_pay_again(path: Path, ledger: Ledger) -> None:
         assert spent(ledger, "team") == team == spent(ledger, "bob") > 0
 
 
+def test_a_group_pays_for_reading_a_release_once_and_each_member_for_learning_it(
+    path: Path, ledger: Ledger
+) -> None:
+    """The group's members know it together from the first reading on."""
+    ledger.grant("team", dataset="town", epsilon=1)
+    for user in ("bob", "carol"):
+        ledger.join(user, "team", dataset="town")
+    with (
+        opened(path, ledger, "alice") as alice,
+        opened(path, ledger, "bob") as bob,
+        opened(path, ledger, "carol") as carol,
+    ):
+        for sql, rho in ((SQL, 0.004), (PART, 0.005)):
+            alice.answer(sql, rho=rho)
+            before = [spent(ledger, user) for user in ("bob", "team", "carol")]
+            used = cap(ledger)
+            bob.answer(sql, rho=rho)
+            own, team, _ = (spent(ledger, user) for user in ("bob", "team", "carol"))
+            assert own - before[0] == team - before[1] > 0
+            plan = carol.explain(sql, rho=rho)
+            found = carol.answer(sql, rho=rho)
+            assert plan.charged == found.charged and READ in found.notes
+            assert spent(ledger, "carol") - before[2] == own - before[0]
+            assert spent(ledger, "team") == team and cap(ledger) == used
+    assert [e.note for e in ledger.log() if e.note.startswith("reads")] == [
+        f"reads entry {e.seq}" for e in ledger.log() if e.user == "alice" and e.kind == "charge"
+        for _ in range(2)
+    ]  # fmt: skip
+
+
+def test_members_without_grants_of_their_own_read_what_one_of_them_read(
+    path: Path, ledger: Ledger
+) -> None:
+    """Free, and counted for the day that they have one."""
+    ledger.grant("team", dataset="town", epsilon=1)
+    for user in ("dave", "erin"):
+        ledger.join(user, "team", dataset="town")
+    with (
+        opened(path, ledger, "alice") as alice,
+        opened(path, ledger, "dave") as dave,
+        opened(path, ledger, "erin") as erin,
+    ):
+        alice.answer(SQL, rho=0.004)
+        first = dave.answer(SQL, rho=0.004)
+        assert first.charged.rho == pytest.approx(0.004)
+        plan, found = erin.explain(SQL, rho=0.004), erin.answer(SQL, rho=0.004)
+        assert plan.charged == found.charged and found.charged.rho == 0
+        assert found.rows == first.rows
+        assert spent(ledger, "team") == 4 * 10**9
+    ledger.grant("erin", dataset="town", epsilon=1)
+    assert spent(ledger, "erin") == 4 * 10**9
+
+
+def test_what_a_member_read_outside_of_a_group_is_paid_by_the_group(
+    path: Path, ledger: Ledger
+) -> None:
+    ledger.grant("team", dataset="town", epsilon=1)
+    ledger.join("carol", "team", dataset="town")
+    with (
+        opened(path, ledger, "alice") as alice,
+        opened(path, ledger, "bob") as bob,
+        opened(path, ledger, "carol") as carol,
+    ):
+        alice.answer(SQL, rho=0.004)
+        bob.answer(SQL, rho=0.004)
+        ledger.join("bob", "team", dataset="town")
+        assert spent(ledger, "team") == 0
+        carol.answer(SQL, rho=0.004)
+        assert spent(ledger, "team") == spent(ledger, "carol") > 0
+
+
 def test_the_log_tells_of_it_and_verifies(path: Path, tmp_path: Path) -> None:
     place = tmp_path / "b.ledger"
     with Ledger.open(place) as ledger:
@@ -143,6 +232,7 @@ def test_the_log_tells_of_it_and_verifies(path: Path, tmp_path: Path) -> None:
         entries = list(ledger.log())
         read = entries[-1]
         assert read.note == f"reads entry {entries[-3].seq}" and read.user == "bob"
+        assert what(read).startswith(f"{read.note}: ρ ")
         assert [payment.purse for payment in read.payments] == ["bob"]
         with opened(path, ledger, "carol") as carol:  # of two, the one that was measured
             carol.answer(SQL, rho=0.004)

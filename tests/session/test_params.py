@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import enum
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pytest
 
 from dpsql.accounting.ledger import Ledger
@@ -40,7 +42,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         made.execute("CREATE TABLE t AS SELECT 1 AS a, DATE '2025-02-03' AS b, 'x' AS c")
     (folder / "t.toml").write_text(SCHEMA)
     ledger = Ledger.memory()
-    ledger.grant("ann", dataset="t", epsilon=1000)
+    ledger.grant("ann", dataset="t", epsilon=1_000_000)
     with Session(folder / "t.duckdb", user="ann", ledger=ledger) as found:
         yield found
 
@@ -112,7 +114,9 @@ def test_a_missing_value_is_marked_at_its_parameter(session: Session) -> None:
         (float("nan"), "parameter 1 is nan"), (float("inf"), "parameter 1 is inf"),
         (-float("inf"), "parameter 1 is -inf"), (Decimal("NaN"), "parameter 1 is NaN"),
         (2**130, r"parameter 1 is beyond 2\^127"), ([1, 2], "one \\? for each of its values"),
-        ({1, 2}, "one \\? for each of its values"), (object(), "parameter 1 is a object"),
+        ({1, 2}, "one \\? for each of its values"), (object(), "parameter 1 is an object"),
+        (np.array([1, 2]), "one \\? for each of its values"),
+        (np.float64("nan"), "parameter 1 is nan"),
         (b"x", "parameter 1 is a bytes"), (datetime.datetime(2025, 1, 2), "give its text"),
     ],
 )  # fmt: skip
@@ -136,3 +140,38 @@ def test_values_that_do_answer_are_used(session: Session) -> None:
         assert len(session.answer(sql, params).rows) == 1
     assert session.answer("SELECT ? + 1", [2]).rows == ((3,),)
     assert len(session.answer("SELECT COUNT(*) FROM t WHERE a < $2 AND a > $1", [1, 5]).rows) == 1
+
+
+class Number(int, enum.Enum):
+    FIVE = 5
+
+
+class Letter(str, enum.Enum):  # noqa: UP042
+    X = "x"
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "literal"),
+    [
+        ("a < ?", np.int64(5), "5"), ("a < ?", np.uint8(5), "5"), ("a < ?", np.float64(5.5), "5.5"),
+        ("a < ?", Number.FIVE, "5"), ("c = ?", np.str_("x"), "'x'"), ("c = ?", Letter.X, "'x'"),
+        ("?", np.bool_(True), "true"), ("b > ?", np.datetime64("2025-03-01"), "DATE '2025-03-01'"),
+        ("a < ?", np.array(5), "5"),
+    ],
+)  # fmt: skip
+def test_scalars_of_numpy_and_members_of_enums_are_the_values_that_they_are(
+    condition: str, value: Any, literal: str, session: Session
+) -> None:
+    """Each statement is new, so that none is known by what a value like it was compiled to; at
+    epsilon 200 an answer is off by one with a chance of 1e-50."""
+    name = f"n{abs(hash((condition, repr(value))))}"
+    sql = f"SELECT COUNT(*) AS {name} FROM t WHERE {condition}"
+    made = session.answer(sql, [value], epsilon=200)
+    assert made.columns == (name,)
+    assert session.answer(sql.replace("?", literal), epsilon=200).rows == made.rows
+    [scripted] = session.run(sql.replace("?", "$x") + ";", {"x": value}, epsilon=200)
+    assert scripted.rows == made.rows
+
+
+def test_parameters_that_can_be_read_once_are_enough(session: Session) -> None:
+    assert len(session.answer("SELECT COUNT(*) AS once FROM t WHERE a < ?", iter([5])).rows) == 1

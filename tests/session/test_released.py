@@ -13,6 +13,7 @@ import pytest
 from dpsql.accounting.ledger import Ledger
 from dpsql.accounting.releases import Releases
 from dpsql.errors import LedgerError, UsageError
+from tests.rows import fill
 
 CUBE = "SELECT sex, region, age, COUNT(*) AS n FROM town GROUP BY CUBE (sex, region, age)"
 KEYS = ("sex", "region", "age")
@@ -60,7 +61,7 @@ def test_what_is_coarser_than_a_cube_is_free_and_agrees_to_the_last_digit(sessio
     assert not release.reused and release.backend == "factorization"
     with duckdb.connect() as judge:
         judge.execute("CREATE TABLE shown (sex TEXT, region TEXT, age INT, n BIGINT)")
-        judge.executemany("INSERT INTO shown VALUES (?, ?, ?, ?)", release.rows)
+        fill(judge, "shown", release.rows)
         judge.execute(
             "CREATE TABLE town AS SELECT * FROM shown WHERE COLUMNS(* EXCLUDE n) IS NOT NULL"
         )
@@ -117,10 +118,11 @@ def test_no_statement_is_bought_twice(session):
     assert len(set(report)) == 200
     first = [ask(session, sql, rho=1e-4) for sql in report]
     before = spent(session)
-    again = [free(session, sql, rho=1e-4) for sql in report]
+    again = [free(session, sql, rho=1e-4) for sql in report[::4]]
+    again += [ask(session, sql, rho=1e-4) for sql in report]
     assert spent(session) == before
-    for one, other in zip(first, again, strict=True):
-        assert other.stderr[0][0] <= one.stderr[0][0] * (1 + 1e-6)
+    for one, other in zip([*first[::4], *first], again, strict=True):
+        assert other.stderr[0][0] <= math.hypot(one.stderr[0][0], 0.5)  # what is fitted is rounded
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,8 @@ def test_only_the_missing_accuracy_is_bought(session):
     assert plan.backend == found.backend == "gaussian + reuse" and found.reused
     assert (plan.price, plan.charged) == (found.price, found.charged)
     assert found.charged.rho == pytest.approx(0.02, rel=1e-4)
-    assert found.stderr[0][1] == pytest.approx(math.sqrt(1 / 0.06), rel=1e-4)
+    least = math.sqrt(1 / 0.06)
+    assert least * (1 - 1e-4) <= found.stderr[0][1] <= math.hypot(least, 0.5)  # whole numbers
     assert spent(session) == pytest.approx(3e10, rel=1e-4)
     free(session, sql, rho=0.03)
 
@@ -334,7 +337,7 @@ def test_a_percentage_is_of_what_was_released(session):
 
 
 def test_intervals_of_combined_answers_cover(town, crowd):
-    """120 answers from three releases each; a true 95 % is below 98 of them once in 1e7.
+    """80 answers from three releases each; a true 95 % is below 63 of them once in 1e7.
 
     Exact laws of such sums are in the tests of `directions`.
     """
@@ -342,7 +345,7 @@ def test_intervals_of_combined_answers_cover(town, crowd):
     path = town.database("a", rows)
     truth = sum(r[0] == "female" and r[2] > 4 for r in rows)
     hit = 0
-    for _ in range(120):
+    for _ in range(80):
         ledger = Ledger.memory()
         ledger.grant("alice", dataset="town", epsilon=1000)
         with town.open(path, ledger=ledger) as session:
@@ -351,7 +354,7 @@ def test_intervals_of_combined_answers_cover(town, crowd):
             sql = "SELECT COUNT(*) AS n FROM town WHERE sex = 'female' AND age > 4"
             found = ask(session, sql, rho=0.01)
             hit += found.low[0][0] <= truth <= found.high[0][0]
-    assert hit >= 98
+    assert hit >= 63
 
 
 @pytest.mark.parametrize("reuse", [False, True])
@@ -360,14 +363,14 @@ def test_groups_in_another_order_are_not_mistaken_for_each_other(session, reuse)
     names = {"N": "z", "E": "c", "S": "a", "W": "b"}
     label = "CASE region " + " ".join(f"WHEN '{n}' THEN '{v}'" for n, v in names.items()) + " END"
     counts = "COUNT_IF(age < 2) AS a, COUNT_IF(age < 4) AS b, COUNT_IF(age < 6) AS c"
-    given = {"rho": 20.0, "reuse": reuse, "backend": "factorization"}
+    given = {"rho": 2.0, "reuse": reuse, "backend": "factorization"}
     one = session.answer(f"SELECT region AS g, {counts} FROM town GROUP BY g", **given)
     other = session.answer(f"SELECT {label} AS g, {counts} FROM town GROUP BY g", **given)
     assert one.backend == "factorization"
     wanted = {names.get(row[0], row[0]): row[1:] for row in one.rows}
     assert len(wanted) == len(other.rows)
     for row in other.rows:
-        assert all(abs(a - b) <= 2 for a, b in zip(row[1:], wanted[row[0]], strict=True))
+        assert all(abs(a - b) <= 9 for a, b in zip(row[1:], wanted[row[0]], strict=True))
 
 
 @pytest.mark.parametrize("rho", [0.01, 0.1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,30 @@ def test_the_same_question_again_is_free_in_whatever_words(session: Session) -> 
         assert plan.charged == again.charged and plan.backend == again.backend == "reuse"
         assert again.stderr == asked.stderr
     assert session.last_charge is None
+
+
+BOUGHT = (
+    CUBE,
+    "SELECT sex, COUNT(*), SUM(age) FROM town GROUP BY sex",
+    "SELECT COUNT(*) FILTER (WHERE age < 3), COUNT(*) FILTER (WHERE age < 6), COUNT(*) FROM town",
+)
+NO_GROUPS = (
+    "SELECT sex, COUNT(*) FROM town WHERE sex IS NULL GROUP BY sex",
+    "SELECT sex, region, COUNT_IF(smoker), AVG(age) FROM town WHERE sex <> sex GROUP BY ALL",
+    "SELECT age, STDDEV(age) FROM town WHERE age > NULL GROUP BY age",
+    "SELECT region, COUNT(*) FROM town WHERE region IS NULL GROUP BY GROUPING SETS ((region), ())",
+)
+
+
+@pytest.mark.parametrize("first", BOUGHT)
+@pytest.mark.parametrize("sql", NO_GROUPS)
+def test_a_question_without_groups_may_follow_any_other(first: str, sql: str, path: Path) -> None:
+    ledger = Ledger.memory()
+    ledger.grant("alice", dataset="town", epsilon=5)
+    with Session(path, user="alice", ledger=ledger, settings={"reuse": True}) as session:
+        session.answer(first, rho=0.01)
+        plan = session.explain(sql, rho=0.01)
+        assert len(session.answer(sql, rho=0.01).rows) == len(plan.rows) == ("SETS" in sql)
 
 
 def test_another_session_finds_what_was_kept_and_another_user_pays_for_it(
@@ -126,13 +151,13 @@ def test_only_the_missing_accuracy_is_bought(session: Session, more: float) -> N
     assert plan.charged == second.charged and plan.price == second.price
     assert second.price.rho == pytest.approx(0.01 * (more - 1), rel=1e-3)
     wanted = first.stderr[0][1] / more**0.5
-    assert second.stderr[0][1] == pytest.approx(wanted, rel=1e-3)
+    assert wanted * (1 - 1e-3) <= second.stderr[0][1] <= math.hypot(wanted, 0.5)  # whole numbers
     assert session.answer(sql, rho=0.005).charged.rho == 0
 
 
 def test_intervals_of_what_is_combined_cover_the_truth(path: Path) -> None:
-    """A false alarm has a chance below 1e-6: binomial, 200 independent trials at 80 %."""
-    trials, inside = 200, 0
+    """A false alarm has a chance below 1e-6: binomial, 120 independent trials at 80 %."""
+    trials, inside = 120, 0
     truth = None
     for _ in range(trials):
         ledger = Ledger.memory()
@@ -149,7 +174,7 @@ def test_intervals_of_what_is_combined_cover_the_truth(path: Path) -> None:
             )
             assert free(found)
             inside += found.low[0][0] <= truth <= found.high[0][0]
-    assert inside >= 131  # P(Bin(200, 0.8) < 131) = 6e-7
+    assert inside >= 73  # P(Bin(120, 0.8) < 73) = 4e-07
     assert inside < trials, "an interval that always covers is no interval of 80 %"
 
 
@@ -231,7 +256,7 @@ def test_what_is_missing_is_bought_once(sql: str, session: Session) -> None:
     most = max(error for line in second.stderr for error in line if error is not None)
     alone = session.explain(sql, rho=0.02, reuse=False)
     told = max(error for line in alone.stderr for error in line if error is not None)
-    assert most <= told * (1 + 1e-5)
+    assert most <= math.hypot(told, 0.5)  # what is combined is rounded
     assert free(session.answer(sql, rho=0.02))
 
 

@@ -170,6 +170,19 @@ def test_a_weight_divides_the_variance(session: Session, weight: float) -> None:
         assert first.price.rho <= 0.01
 
 
+def test_a_weight_takes_nothing_from_statements_about_other_people(session: Session) -> None:
+    """Whoever is in one is in none of the other: less noise in it costs nothing more."""
+    text = (
+        "-- weight: 16\nSELECT COUNT(*) AS n FROM town WHERE age < 3;"
+        "SELECT COUNT(*) AS n FROM town WHERE age > 5"
+    )
+    first, second = session.run(text, rho=0.01)
+    least = math.sqrt(1 / (2 * 0.01))
+    assert first.stderr[0][0] == pytest.approx(least, rel=0.02)
+    assert second.stderr[0][0] is not None and second.stderr[0][0] < 1.5 * least  # of 4 times
+    assert first.price is not None and first.price.rho <= 0.01
+
+
 def test_unlike_values_are_measured_on_one_scale(session: Session) -> None:
     [means], [alone] = (
         [p.stderr for p in session.explain_script(text, rho=0.01, backend="gaussian").plans[:1]]

@@ -68,14 +68,14 @@ def test_lines_and_columns_are_those_of_the_file() -> None:
 def test_comments_above_a_statement_are_its_title_weight_chart_and_description() -> None:
     script = Script.of(
         "-- # All of it\n-- For the year.\n\nSET epsilon = 1; -- of all\n\n"
-        "-- # First\n-- weight: 2.5\n-- chart: bar, stacked\n-- two\n--\n-- lines: here\n-- -----\n"
+        "-- # First\n-- weight: 2.5\n-- chart: Bar\n-- two\n--\n-- lines: here\n-- -----\n"
         "SELECT 1; -- beside it\n"
         "/* A block,\n * of lines */\nSELECT 2;\n"
         "-- # Carried\nRESET all;\nSELECT 3;\nSELECT 4; -- the end\n"
     )
     assert (script.title, script.description) == ("All of it", "For the year.")
     _, first, second, reset, third, fourth = script.steps
-    assert (first.title, first.weight, first.chart) == ("First", 2.5, "bar, stacked")
+    assert (first.title, first.weight, first.chart) == ("First", 2.5, "bar")
     assert first.description == "two\n\nlines: here"
     assert second.description == "A block,\nof lines" and second.weight is None
     assert reset.sets and reset.title == "" and third.title == "Carried"

@@ -114,6 +114,9 @@ CHOSEN = [
     " GROUP BY CUBE (race, education)",
     "SELECT race, sex, relationship, COUNT(*) FROM adult GROUP BY GROUPING SETS"
     " ((race, relationship), (sex, relationship), (race, sex))",
+    "SELECT race, education, COUNT(*) FROM adult GROUP BY race, education UNION ALL"
+    " SELECT sex, education, COUNT(*) FROM adult GROUP BY sex, education UNION ALL"
+    " SELECT race, sex, COUNT(*) FROM adult GROUP BY race, sex",
 ]
 
 
@@ -125,9 +128,9 @@ def test_it_is_chosen_where_it_errs_less_and_charged_as_foretold(sql, adult):
     found = adult.answer(sql, rho=0.05)
     assert (told.price, told.charged) == (found.price, found.charged)
     narrow = adult.explain(sql, rho=0.2)
-    assert {c.backend: c.rmse for c in narrow.candidates}["factorization"] == pytest.approx(
-        errors["factorization"] / 2, rel=1e-3
-    )
+    half = errors["factorization"] / 2  # but for what rounding adds, less than one row
+    found = {c.backend: c.rmse for c in narrow.candidates}["factorization"]
+    assert half * (1 - 1e-3) <= found <= math.hypot(half, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -151,10 +154,68 @@ def test_no_price_is_too_small_for_it(adult):
 @pytest.mark.parametrize("given", [{"rho": 0.05}, {"accuracy": 60}], ids=str)
 @pytest.mark.parametrize("more", ["", "; SELECT COUNT(*) FROM adult"])
 def test_scripts_of_such_statements_are_answered_as_foretold(given, more, adult):
-    """They are planned in the space of their questions."""
+    """Beside another statement, and by an accuracy, too."""
     script = CHOSEN[0] + more
     told = adult.explain_script(script, **given)
     report = adult.report(script, **given)
     assert (report.price, report.charged) == (told.price, told.charged)
     (first, *_) = report.releases
     assert len(first.rows) == len(told.plans[0].rows)
+
+
+SCRIPT = ";\n".join(
+    f"SELECT {a}, {b}, COUNT(*) AS n FROM adult GROUP BY {a}, {b}" for a, b in PAIRS
+)
+OTHERS = [
+    "SELECT COUNT(*) AS n FROM adult WHERE age < 40 AND sex = 'Male'",
+    "SELECT AVG(age) AS a FROM adult WHERE race = 'White' AND hours_per_week > 40",
+]
+
+
+def test_all_pairs_of_eight_columns_as_the_statements_of_a_script(adult):
+    """Within a hundredth of the closed form, a tenth better than table by table; as EXPLAIN says,
+    and free when it is run again, what follows from it too."""
+    told, report = adult.explain_script(SCRIPT, rho=0.05), adult.report(SCRIPT, rho=0.05)
+    assert told.backend == report.backend == "factorization"
+    assert (told.price, told.charged) == (report.price, report.charged)
+    assert [p.stderr for p in told.plans] == [r.stderr for r in report.releases]
+    sizes = [adult.datasets["adult"].column(name).cells for name in COLUMNS]
+    pairs = list(itertools.combinations(range(8), 2))
+    ideal = plan([Identity(size) for size in sizes], pairs).average(0.05)
+    means = []
+    for release, best in zip(report.releases, ideal, strict=True):
+        squares = np.square([line[-1] for line in release.stderr])
+        assert squares.mean() == pytest.approx(best, rel=0.03)
+        means.append(squares.mean())
+    assert math.sqrt(np.mean(means)) == pytest.approx(math.sqrt(np.mean(ideal)), rel=0.01)
+    one_by_one = math.sqrt(len(PAIRS) / (2 * 0.05))
+    assert math.sqrt(np.mean(means)) < 0.9 * one_by_one
+    again = adult.run(SCRIPT, rho=0.05)
+    assert [r.rows for r in again] == [r.rows for r in report.releases]
+    assert all(r.reused and r.charged.rho == 0 for r in again)
+    follows = adult.answer("SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex", rho=1e-4)
+    assert follows.charged.rho == 0
+    for at, pair in enumerate(PAIRS):
+        if "sex" in pair:
+            place = pair.index("sex")
+            rows = again[at].rows
+            for sex, count in follows.rows:
+                assert sum(row[-1] for row in rows if row[place] == sex) == count
+
+
+def test_tables_and_other_counts_of_one_script(adult):
+    """Each is answered from its own part, and a script that has grown pays for what is new."""
+    script = ";\n".join([OTHERS[0], SCRIPT, OTHERS[1]])
+    told, report = adult.explain_script(script, rho=0.05), adult.report(script, rho=0.05)
+    errors = {candidate.backend: candidate.rmse for candidate in told.candidates}
+    assert report.backend == "factorization" and errors["factorization"] < 0.9 * errors["gaussian"]
+    assert (told.price, told.charged) == (report.price, report.charged)
+    assert [p.stderr for p in told.plans[:-1]] == [r.stderr for r in report.releases[:-1]]
+    again = adult.run(script, rho=0.05)
+    assert [r.rows for r in again] == [r.rows for r in report.releases]
+    assert all(r.reused and r.charged.rho == 0 for r in again)
+    more = ";\n".join([script, "SELECT COUNT(*) AS n FROM adult WHERE education_num > 12"])
+    grown = adult.report(more, rho=0.05)
+    assert all(r.reused for r in grown.releases[1:29]) and not grown.releases[-1].reused
+    assert 0 < grown.charged.rho < 0.01
+    assert all(r.reused for r in adult.run(more, rho=0.05))

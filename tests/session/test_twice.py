@@ -80,6 +80,23 @@ def test_what_is_asked_twice_is_said_twice(seed: int, head: str, town: Any, crow
                     assert errors(foretold) == pytest.approx(errors(one), rel=1e-9, abs=1e-9), name
 
 
+@pytest.mark.parametrize("backend", ["gaussian", "laplace"])
+@pytest.mark.parametrize("asked", [{"accuracy": 15}, {"rho": 0.02}])
+def test_groups_whose_sum_was_measured_are_said_twice(
+    backend: str, asked: dict[str, Any], town: Any, crowd: Crowd
+) -> None:
+    """Their sum makes each more accurate: said at once, not when it is asked again."""
+    with town.open(town.database("a", crowd(300, 3))) as session:
+        session.answer(
+            "SELECT age // 5, COUNT(*) FROM town GROUP BY ROLLUP (age // 5)",
+            backend=backend, reuse=True, rho=0.02,
+        )  # fmt: skip
+        sql = "SELECT sex, COUNT_IF(age > 4) AS n FROM town WHERE age > 4 GROUP BY sex"
+        first, again = (session.answer(sql, backend=backend, reuse=True, **asked) for _ in range(2))
+        assert first.backend == f"{backend} + reuse" and again.backend == "reuse"
+        assert (first.rows, first.stderr) == (again.rows, again.stderr)
+
+
 @pytest.mark.parametrize(
     "prior", ["SELECT COUNT(*) FROM town", "SELECT sex, COUNT(*) FROM town GROUP BY 1"]
 )
@@ -110,3 +127,21 @@ def test_an_accuracy_through_a_strategy_is_kept_beside_earlier_releases(
                 if low is not None and high is not None
             ]
             assert len(halves) == 15 and max(halves) <= 30.5  # whole ends
+
+
+@pytest.mark.parametrize("backend", ["gaussian", "laplace"])
+def test_a_question_that_is_twice_in_a_statement_is_said_twice(
+    backend: str, town: Any, crowd: Crowd
+) -> None:
+    """The only group and the total are one question, measured twice: both say what both tell."""
+    sql = "SELECT sex, COUNT(*) AS n FROM town WHERE sex = 'male' GROUP BY ROLLUP (sex)"
+    path = town.database("a", crowd(300, 3))
+    with Session(path, user="alice", ledger=town.ledger, settings={"reuse": True}) as session:
+        given = {"rho": 0.002, "backend": backend}
+        (plan,), (first,) = said(session, [sql], **given)
+        _, (again,) = said(session, [sql], **given)
+        assert errors(plan) == pytest.approx(errors(first), rel=1e-9)
+        assert (first.rows, first.stderr) == (again.rows, again.stderr)
+        assert (first.low, first.high) == (again.low, again.high)
+        counts = {row[0]: row[1] for row in first.rows}
+        assert counts["male"] == counts[None]

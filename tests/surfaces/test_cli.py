@@ -294,3 +294,13 @@ def test_any_encoding_takes_the_answer(
         assert "│ 日本 │ 5,000 ± 47 │" in shown
     else:
         assert "5,000 +/- 47" in shown and "eps left 1.95" in shown and "+---" in shown
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("qurey", "query"), ("shel", "shell"), ("x", "")])
+def test_a_command_that_there_is_not_is_near_another(
+    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([typed]) == 2
+    said = capsys.readouterr().err
+    assert f"No such command '{typed}'." in said
+    assert (f"Did you mean '{meant}'?" in said) is bool(meant)

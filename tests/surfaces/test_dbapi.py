@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -129,6 +130,58 @@ def test_what_is_closed_says_so(release: Make) -> None:
         with pytest.raises(dpsql.InterfaceError, match="closed"):
             call()
     held.close()
+    assert repr(held) == "<a closed connection of dpsql>"
+
+
+def test_a_cursor_is_its_own_iterator(release: Make) -> None:
+    cursor = connection(release(rows=(("x", 1), ("y", 2), ("z", 3))))[0].execute("SELECT")
+    assert cursor.rownumber == 0
+    assert next(cursor) == ("x", 1) and cursor.rownumber == 1
+    assert list(cursor) == [("y", 2), ("z", 3)] and cursor.rownumber == 3
+    assert list(cursor) == []
+    assert connection()[0].cursor().rownumber is None
+
+
+def test_what_another_thread_stops_says_what_it_charged(release: Make) -> None:
+    class Stopped(Scripted):
+        last_charge = None
+
+        def answer(self, *asked: Any, **settings: Any) -> Release:
+            held.interrupt()
+            raise stop
+
+        run = explain = explain_script = answer  # type: ignore[assignment]
+
+        def interrupt(self) -> None: ...
+
+    held = dbapi.Connection(Stopped())  # type: ignore[arg-type]
+    for call in (held.execute, held.run, held.explain, held.explain_script):
+        stop = KeyboardInterrupt()
+        with pytest.raises(dpsql.Interrupted, match=r"stopped\nnothing was charged"):
+            call("SELECT")
+        stop.add_note("charged ε 0.171 (ρ 0.0008) for the statement")
+        with pytest.raises(dpsql.OperationalError, match=r"stopped\ncharged ε 0.171"):
+            call("SELECT")
+    held._session = Scripted(release())  # type: ignore[assignment]
+    assert held.execute("SELECT").rowcount == 2
+
+    def pressed(*asked: Any, **settings: Any) -> Release:
+        raise KeyboardInterrupt
+
+    held._session.answer = pressed  # type: ignore[method-assign,union-attr]
+    with pytest.raises(KeyboardInterrupt):
+        held.execute("SELECT")
+
+
+def test_constructors_make_python_s_own_values() -> None:
+    when = datetime.datetime(2026, 3, 29, 12, 30, 15)
+    ticks = when.timestamp()
+    assert dpsql.Timestamp(2026, 3, 29, 12, 30, 15) == dpsql.TimestampFromTicks(ticks) == when
+    assert dpsql.Date(2026, 3, 29) == dpsql.DateFromTicks(ticks) == when.date()
+    assert dpsql.Time(12, 30, 15) == dpsql.TimeFromTicks(ticks) == when.time()
+    assert dpsql.Binary(b"abc") == b"abc"
+    assert dpsql.NUMBER == "DOUBLE" and dpsql.DATETIME == "DATE" and dpsql.STRING == "VARCHAR"
+    assert len({dpsql.STRING, dpsql.BINARY, dpsql.NUMBER, dpsql.DATETIME, dpsql.ROWID}) == 5
 
 
 def test_nothing_is_fetched_before_a_statement() -> None:

@@ -271,6 +271,25 @@ def test_an_interrupt_at_any_moment_tells_the_truth(town: Path) -> None:
     assert 130 in seen
 
 
+def test_an_interrupt_while_all_is_closed_tells_what_was_charged(town: Path) -> None:
+    code = (
+        "import os, signal, sys, dpsql.surfaces.cli as cli\n"
+        "from dpsql.session import Session\n"
+        "Session.close = lambda self: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.exit(cli.main())"
+    )
+    Path("report.sql").write_text(GROUPED)
+    for command, asked in (("query", GROUPED), ("run", "report.sql")):
+        child = subprocess.run(
+            [sys.executable, "-c", code, command, "people.duckdb", asked, "--no-reuse"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert child.returncode == 130 and "│ female │" in child.stdout
+        assert "interrupted: charged ε" in child.stderr
+
+
 def test_the_demo_answers_and_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     room = tmp_path / "a room"
     assert main(["demo", str(room), "-u", "alice"]) == 0

@@ -13,7 +13,7 @@ import pytest
 
 from dpsql.errors import UsageError
 from dpsql.release import Candidate, Cost, Plan, Release
-from dpsql.surfaces.formats import lines, plan_lines
+from dpsql.surfaces.formats import lines, markdown_grid, plan_lines
 from dpsql.surfaces.sheet import distinct, sheet
 from tests.surfaces.conftest import released
 
@@ -125,6 +125,13 @@ def test_what_is_no_release_is_said_to_be_none(fields: Any) -> None:
 def test_markdown_escapes_what_it_would_read(release: Make) -> None:
     made = release(rows=(("a|b<c>\n", 1234),), columns=("s|x", "n"))
     assert text(made, "markdown") == ("| s\\|x | n |\n| --- | ---: |\n| a\\|b&lt;c><br> | 1234 |")
+    made = release(rows=(("*a* `b` [c](d)", 1234),), columns=("s", "n"))
+    assert text(made, "markdown").endswith("\n| \\*a\\* \\`b\\` \\[c](d) | 1234 |")
+
+
+def test_markdown_for_people_has_no_blanks_that_only_align(release: Make) -> None:
+    made = release(rows=(("a", 10_771), ("b", None)))
+    assert list(markdown_grid(made))[2:] == ["| a | 10,771 ± 47 |", "| b | NULL |"]
 
 
 def test_duplicate_names_stay_in_text_and_are_numbered_in_frames(release: Make) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 import dpsql
 from dpsql.surfaces.cli import main
-from dpsql.surfaces.run_cmd import _params, _value
+from dpsql.surfaces.run_cmd import _value, read_params
 
 SCHEMA = """
 dataset = "t"
@@ -40,7 +40,7 @@ REPORT = """\
 -- Both of them.
 SELECT s, COUNT(*) AS n FROM t GROUP BY s;
 -- # Été: a < $top!
--- chart: bar
+-- chart: none
 SELECT COUNT(*) AS n FROM t WHERE a < $top;
 SELECT a, COUNT(*) AS n FROM t GROUP BY a ORDER BY a LIMIT 2;
 """
@@ -117,7 +117,7 @@ def test_json_has_releases_and_the_price(capsys: pytest.CaptureFixture[str]) -> 
     fields = json.loads(said(capsys, *RUN, "--format", "json")[0])
     assert fields["script"] == "r.sql" and fields["title"] == "The report"
     assert [r["line"] for r in fields["releases"]] == [6, 9, 10]
-    assert fields["releases"][1]["chart"] == "bar" and fields["releases"][1]["weight"] is None
+    assert fields["releases"][1]["chart"] == "none" and fields["releases"][1]["weight"] is None
     for found in fields["releases"]:
         release = dpsql.Release.from_dict(found)
         assert release.price is not None and release.price.to_dict() == fields["price"]
@@ -175,7 +175,7 @@ def test_a_single_answer_is_a_single_file(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["-o", "x.html"], "HTML comes in a later version; end it in .md"),
+        (["-o", "nowhere/x.html"], "cannot write nowhere/x.html: no such file"),
         (["-o", "x.pdf"], "cannot tell the format"),
         (["-o", "x"], "cannot tell the format"),
         (["-o", "x.zip", "--format", "json"], "a .zip holds one table an answer"),
@@ -288,4 +288,4 @@ def test_an_interrupt_says_what_was_charged(place: Path) -> None:
 )  # fmt: skip
 def test_a_parameter_is_what_sql_would_read(text: str, value: object) -> None:
     assert _value(text) == value and type(_value(text)) is type(value)
-    assert _params((f"a={text}",)) == {"a": value}
+    assert read_params((f"a={text}",)) == {"a": value}

@@ -1,4 +1,4 @@
-"""On a real terminal: widths, colours, the prompt."""
+"""On a real terminal: widths and colours. The shell's own are in `shell/`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import fcntl
 import io
 import os
 import pty
-import re
 import select
 import struct
 import sys
@@ -21,26 +20,18 @@ from dpsql.surfaces.terminal import DRAWN, cells, signs
 
 TESTS = Path(__file__).parent
 SCRIPT = """
-import sys, time
-from types import ModuleType, SimpleNamespace
+import sys
+from types import ModuleType
 sys.path.insert(0, {tests!r})
-from conftest import GRANT, released
+from conftest import released
 from dpsql.errors import Refused
-from dpsql.release import Cost
 
 class Session:
     last_charge = None
-    user, datasets = "alice", {{"adult": None}}
     def __init__(self, *a, **k): pass
     def __enter__(self): return self
     def __exit__(self, *e): pass
-    def budget(self, dataset=None): return GRANT
     def answer(self, sql):
-        self.last_charge = None
-        if sql == "slow":
-            self.last_charge = Cost(0.0008, 0.171, 1e-6)
-            print("started", flush=True)
-            time.sleep(30)
         if sql == "bad":
             raise Refused("no", sql="SELECT bad", start=7, end=10)
         return released(rows=(("x" * 60, 1234567),))
@@ -68,18 +59,6 @@ class Typist:
         fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, size)
         self.seen = ""
 
-    def type(self, text: str) -> None:
-        os.write(self.terminal, text.encode())
-
-    def until(self, words: str, seconds: float = 20) -> str:
-        """What appears until `words` do."""
-        end = time.monotonic() + seconds
-        start = len(self.seen)
-        while words not in self.seen[start:]:
-            assert time.monotonic() < end, f"{words!r} not in {self.seen[start:]!r}"
-            self._read(0.2)
-        return self.seen[start:]
-
     def leave(self) -> int:
         """Wait for the end; gives the exit code."""
         while self._read(20):
@@ -94,8 +73,6 @@ class Typist:
         with contextlib.suppress(OSError):
             if content := os.read(self.terminal, 65536):
                 self.seen += content.decode("utf-8", "replace")
-                if "\x1b[6n" in content.decode("utf-8", "replace"):
-                    os.write(self.terminal, b"\x1b[1;1R")  # where the cursor is, as asked
                 return True
         return False
 
@@ -130,31 +107,3 @@ class TestOnATerminal:
             assert typist.leave() == 1
             assert ("\x1b[" in typist.seen) is coloured
             assert "refused:" in typist.seen
-
-    def test_the_prompt_says_what_is_left_and_ctrl_c_what_was_charged(self, tmp_path: Path) -> None:
-        typist = Typist(["shell", "a.duckdb"], 100, tmp_path)
-        typist.until("alice@adult  ε left 1.95 of 2.00 >")
-        typist.type("SELECT\r")
-        typist.until("...>")
-        typist.type("1;\r")
-        typist.until("price ε 0.171")
-        typist.until(" >")
-        typist.type("bad;\r")
-        typist.until("nothing was charged")
-        typist.until(" >")
-        typist.type("slow;\r")
-        typist.until("started")
-        typist.type("\x03")
-        typist.until("charged ε 0.171")
-        typist.until(" >")
-        typist.type("SELECT half")
-        typist.type("\x03")
-        typist.until("2.00 >")
-        typist.type(".budget\r")
-        typist.until("default queries left")
-        typist.until(" >")
-        typist.type(".quit\r")
-        assert typist.leave() == 0
-        history = tmp_path / ".local" / "state" / "dpsql" / "history"
-        assert re.search(r"^\+bad;$", history.read_text(), re.MULTILINE)
-        assert history.stat().st_mode & 0o077 == 0

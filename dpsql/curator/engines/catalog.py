@@ -59,12 +59,17 @@ def _unopened(what: str, trouble: Trouble) -> str:
 
 
 def tables(connection: Connection, catalog: str) -> dict[tuple[str, str], bool]:
-    """The schema and name of each table and view, and whether it is a view."""
+    """The schema and name of each table and view, and whether its rows are computed as it is read.
+
+    Those of a view are, and those of a table with generated columns: DuckDB computes these anew
+    each time, and an UPDATE may have left a row on which they fail. Where other words of its
+    definition look like one, a table only counts as such.
+    """
     listed = (
-        "SELECT schema_name, table_name, false FROM duckdb_tables() "
-        "WHERE database_name = $1 AND NOT internal UNION ALL "
+        "SELECT schema_name, table_name, coalesce(sql ILIKE '%generated%always%as%', true) "
+        "FROM duckdb_tables() WHERE database_name = $1 AND NOT internal UNION ALL "
         "SELECT schema_name, view_name, true FROM duckdb_views() "
         "WHERE database_name = $1 AND NOT internal"
     )
     rows = connection.rows(listed, [catalog])
-    return {(str(schema), str(name)): bool(view) for schema, name, view in rows}
+    return {(str(schema), str(name)): bool(computed) for schema, name, computed in rows}

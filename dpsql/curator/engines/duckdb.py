@@ -33,7 +33,7 @@ class DuckDBEngine:
 
     The first count scans the columns that it needs. The second stores the codes of all rows, if
     they fit in a quarter of the memory that the engine may use; the rest of it is for grouping.
-    Where units are bounded or the source is a view, a query or CSV, the first count stores them
+    Where units are bounded or rows are computed (a view, a query, CSV), the first count stores them
     already, if need be in a temporary folder: such rows are read once. Of a source that can fail on
     a row, `ready` reads or stores all rows, so that no count fails on one later. Threads wait for
     each other; a forked process must open its own engine.
@@ -225,8 +225,8 @@ def snapshot_of(
 ) -> str:
     """The snapshot that an engine opened now would tell; reads no row.
 
-    That of a query is a new one each time, as that of a view is, which is told from a table only
-    where `look` has the catalogue looked at, and no row.
+    That of a query is a new one each time, as that of a view or of generated columns is, which are
+    told from a plain table only where `look` has the catalogue looked at, and no row.
     Raises SourceError for a file that is not there.
     """
     files, form = place(database, dataset)
@@ -234,13 +234,13 @@ def snapshot_of(
     stamp = files.stamp()
     varies = dataset.source.query is not None
     if look and not varies and form == "duckdb":
-        varies = _is_view(files, stamp, dataset.source.table or "")
+        varies = _is_computed(files, stamp, dataset.source.table or "")
     return _snapshot(files, stamp, dataset, unit_key, os.urandom(16).hex() if varies else "")
 
 
 @functools.lru_cache(64)
-def _is_view(files: Files, stamp: Stamp, table: str) -> bool:
-    """Whether the table that is named is a view, or cannot be looked up now, as by a lock.
+def _is_computed(files: Files, stamp: Stamp, table: str) -> bool:
+    """Whether the rows of a table are computed, or it cannot be looked up now, as by a lock.
 
     Whoever locks a file is about to change it, and then it is a new snapshot as well.
     """

@@ -6,7 +6,7 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from dpsql.errors import SourceError
 
@@ -47,8 +47,7 @@ def _reason(error: Exception) -> str:
     return "the operating system refuses its name"
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(NamedTuple):
     """A state of the files: their `content`, and when one was last `touched` in any way.
 
     `content` is the inode, size and time of change of each file, `device` where they are, and

@@ -96,7 +96,8 @@ def faults(dataset: Dataset, types: Mapping[str, str]) -> Iterator[str]:
     missing = [column.name for column in dataset.columns if names.find(column.table_name) is None]
     if missing:
         lacks = f"the table lacks the declared column{'s' * (len(missing) > 1)}"
-        fix = 'take them out of the schema, or give their names in the table by source = "..."'
+        them, names_ = ("them", "their names") if len(missing) > 1 else ("it", "its name")
+        fix = f'take {them} out of the schema, or give {names_} in the table by source = "..."'
         yield f"{lacks} {', '.join(missing)}: {fix}"
     if dataset.unit.column is not None and names.unit(dataset) is None:
         yield "the table lacks the column that the schema names as its unit: correct unit.column"

@@ -26,9 +26,10 @@ class Source:
     """An open source: `relation` is what SQL reads from, `types` the SQL type of each column.
 
     `costly` says that reading it is slow, or may not give the same rows twice; `fallible` that a
-    row may be one that cannot be read, as no row of a table of DuckDB is; `varies` that it is a
-    view or a query, which may give other rows each time. `close` lets go of the file and removes
-    what was spilled. `stamp` was taken before the file was opened.
+    row may be one that cannot be read, as no row that a table of DuckDB stores is; `varies` that it
+    is a view, a query or a table with generated columns, which may give other rows each time.
+    `close` lets go of the file and removes what was spilled. `stamp` was taken before the file was
+    opened.
     """
 
     connection: Connection
@@ -78,10 +79,18 @@ def open_source(database: Path, dataset: Dataset) -> Source:
 
 
 def place(database: Path, dataset: Dataset) -> tuple[Files, str]:
-    """The file to open, and its format."""
-    if format_of(database) != "duckdb" or dataset.source.file is None:
-        return named(database), format_of(database)
-    path = Path(os.path.abspath((dataset.folder or database.parent) / dataset.source.file))
+    """The file to open, and its format. A file that was named has to be the schema's, by name."""
+    form, declared = format_of(database), dataset.source.file
+    if declared is None:
+        return named(database), form
+    if form != "duckdb":
+        if Path(declared).name != database.name:
+            raise SourceError(
+                f"{database.name} is not the file that the schema of {dataset.name} names as its"
+                " source: name that one, or correct file under [source]"
+            )
+        return named(database), form
+    path = Path(os.path.abspath((dataset.folder or database.parent) / declared))
     if format_of(path) == "duckdb":
         found = "the file that the schema names as its source is neither .parquet nor .csv"
         raise SourceError(f"{found}; a DuckDB database is named on the command line instead")
@@ -115,7 +124,7 @@ def connect(undo: contextlib.ExitStack) -> Connection:
 
 
 def _table(connection: Connection, catalog: str, dataset: Dataset) -> tuple[str, bool]:
-    """The table that the schema names; whether it is a view."""
+    """The table that the schema names; whether its rows are computed."""
     try:
         return lookup(connection, catalog, dataset.source.table or "")
     except KeyError:
@@ -127,7 +136,7 @@ def _table(connection: Connection, catalog: str, dataset: Dataset) -> tuple[str,
 
 
 def lookup(connection: Connection, catalog: str, asked: str) -> tuple[str, bool]:
-    """A table by its name (schema.table when not in main); whether it is a view.
+    """A table by its name (schema.table when not in main); whether its rows are computed.
 
     Raises KeyError where there is none.
     """

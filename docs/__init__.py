@@ -1,0 +1,1 @@
+"""The documentation, and what writes its pages of reference (`python -m docs.generate`)."""

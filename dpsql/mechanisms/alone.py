@@ -1,0 +1,16 @@
+"""Releases of many tables, which answer alone what follows from their tables."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from dpsql.accounting.stored import Stored
+from dpsql.mechanisms.coarser import Coarser
+from dpsql.mechanisms.several import Several
+
+Alone: TypeAlias = Coarser | Several
+
+
+def alone(stored: Stored) -> Alone:
+    """What the tables of a release say."""
+    return Coarser(stored) if stored.picked is None else Several(stored)

@@ -1,0 +1,59 @@
+"""Noise as if drawn: the same whenever it is asked for, to see what rounding makes of answers.
+
+Nothing that is released is made of it: it takes the place of noise in what is foretold. Chances
+are the fractional parts of square polynomials, which are spread evenly (Weyl 1916).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.accounting.events import Law
+from dpsql.mechanisms.law import atoms, stddev
+
+Floats: TypeAlias = NDArray[np.float64]
+
+_LISTED, _REACH = 64.0, 12.0  # stddev up to which the atoms are listed, and stddevs that they reach
+
+
+def chances(count: int, turns: int, root: float = 2.0, step: float = 5.0) -> Floats:
+    """(turns, count) between 0 and 1; others of other roots, of which no quotient is a square."""
+    at = np.arange(1.0, count + 1)
+    turn = np.arange(1.0, turns + 1)[:, None]
+    found: Floats = (math.sqrt(root) * at**2 + math.sqrt(step) * turn * at) % 1.0
+    return found
+
+
+def drawn(laws: Sequence[tuple[Law, int]], turns: int) -> list[Floats]:
+    """For each law so many noises, (turns, noises)."""
+    counts = [count for _, count in laws]
+    ends = np.cumsum(counts)[:-1]
+    both = [chances(sum(counts), turns, *roots) for roots in ((3.0, 7.0), (11.0, 13.0))]
+    each = zip(laws, *(np.split(found, ends, 1) for found in both), strict=True)
+    return [_noise(law, chance, angle) for (law, _), chance, angle in each]
+
+
+def _noise(law: Law, chance: Floats, angle: Floats) -> Floats:
+    """The noises of these chances; large ones as normal ones (Box and Muller 1958)."""
+    sigma = stddev(law)
+    if sigma <= _LISTED:
+        up_to = _up_to(law)
+        return (np.searchsorted(up_to, chance) - len(up_to) // 2).astype(np.float64)
+    size = np.sqrt(-2.0 * np.log(np.maximum(chance, 1e-300)))
+    found: Floats = np.rint(sigma * size * np.cos(2.0 * math.pi * angle))
+    return found
+
+
+@functools.lru_cache(64)
+def _up_to(law: Law) -> Floats:
+    """P(Z <= k) for k = -radius ... radius."""
+    radius = math.ceil(_REACH * stddev(law)) + 2
+    found: Floats = np.cumsum(atoms(law, radius))
+    found[-1] = 1.0
+    return found

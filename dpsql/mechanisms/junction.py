@@ -1,0 +1,200 @@
+"""Junction trees: a product of small factors summed over its universe, clique by clique.
+
+Columns are eliminated one by one, always the one whose clique is smallest; the cliques form a
+forest with the running intersection property, and two passes of messages give the marginal of each
+(Lauritzen and Spiegelhalter 1988; Koller and Friedman 2009, chapter 10). Messages are logarithms,
+so that no product of factors underflows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+Names: TypeAlias = tuple[str, ...]
+
+_FAINT = 1e-250  # less than that, and parts of a sum may be lost
+CELLS = 1 << 22  # of all cliques together, or of one table: 32 MiB
+
+
+class Entangled(OverflowError):
+    """What is asked needs a table of more cells than may be held."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Cliques of columns, parents before children; a root's parent is -1.
+
+    `sizes` has the number of atoms of each column, in the order of axes in every clique.
+    """
+
+    sizes: Mapping[str, int]
+    cliques: tuple[Names, ...]
+    parents: tuple[int, ...]
+
+    def shape(self, names: Iterable[str]) -> tuple[int, ...]:
+        return tuple(self.sizes[name] for name in names)
+
+    @cached_property
+    def separators(self) -> tuple[Names, ...]:
+        """What each clique shares with its parent; nothing for a root."""
+        found = []
+        for names, parent in zip(self.cliques, self.parents, strict=True):
+            above = set(self.cliques[parent]) if parent >= 0 else set()
+            found.append(tuple(name for name in names if name in above))
+        return tuple(found)
+
+    def home(self, names: Iterable[str]) -> int | None:
+        """The smallest clique that has all of some columns; None where there is none."""
+        wanted = set(names)
+        inside = [at for at, clique in enumerate(self.cliques) if wanted.issubset(clique)]
+        return min(inside, key=lambda at: math.prod(self.shape(self.cliques[at])), default=None)
+
+    def within(self, names: Iterable[str]) -> list[int]:
+        """The cliques of the smallest subtrees that have these columns, ascending."""
+        wanted = set(names)
+        kept = set(range(len(self.cliques)))
+        children = [0] * len(self.cliques)
+        for parent in self.parents:
+            if parent >= 0:
+                children[parent] += 1
+        for at in reversed(range(len(self.cliques))):  # leaves that tell nothing of their own go
+            if not children[at] and not wanted.intersection(self._own(at)):
+                kept.discard(at)
+                if self.parents[at] >= 0:
+                    children[self.parents[at]] -= 1
+        for at in sorted(kept):  # roots above a single child that has all that is wanted of them
+            below = [child for child in kept if self.parents[child] == at]
+            shared = set(self.separators[below[0]]) if len(below) == 1 else set()
+            top = self.parents[at] not in kept
+            if top and len(below) == 1 and wanted.intersection(self.cliques[at]) <= shared:
+                kept.discard(at)
+        return sorted(kept)
+
+    def _own(self, at: int) -> set[str]:
+        """The columns of a clique that its parent has not."""
+        return set(self.cliques[at]) - set(self.separators[at])
+
+
+def tree(sizes: Mapping[str, int], scopes: Iterable[Iterable[str]], most: int = CELLS) -> Tree:
+    """A tree in whose cliques each scope has a place. Raises Entangled beyond `most` cells."""
+    near: dict[str, set[str]] = {name: set() for name in sizes}
+    for scope in scopes:
+        each = set(scope)
+        for name in each:
+            near[name] |= each - {name}
+    found: list[set[str]] = []
+    cost = {name: _cells(sizes, name, some) for name, some in near.items()}
+    cells = 0
+    while cost:
+        name = min(cost, key=cost.__getitem__)
+        beside = near.pop(name)
+        clique = {name} | beside
+        if not any(clique <= other for other in found):
+            found.append(clique)
+            cells += cost[name]
+            if cells > most:
+                raise Entangled(f"the cliques have more than {most:,} cells")
+        del cost[name]
+        for other in beside:
+            near[other] |= beside
+            near[other] -= {name, other}
+            cost[other] = _cells(sizes, other, near[other])
+    return _joined(sizes, found)
+
+
+def _cells(sizes: Mapping[str, int], name: str, beside: Iterable[str]) -> int:
+    return sizes[name] * math.prod(sizes[other] for other in beside)
+
+
+def _joined(sizes: Mapping[str, int], found: Sequence[set[str]]) -> Tree:
+    """The cliques as a forest: one of most shared columns in all has the running intersection
+    property, as the cliques of an elimination are those of a chordal graph (Prim's algorithm)."""
+    left = dict(enumerate(found))
+    best = dict.fromkeys(left, (0, -1))  # of each: how much it shares, and with which of `order`
+    order: list[set[str]] = []
+    parents = []
+    while left:
+        at = max(left, key=lambda k: (best[k][0], -k))
+        clique = left.pop(at)
+        parents.append(best[at][1])
+        for other, columns in left.items():
+            shared = len(clique & columns)
+            if shared > best[other][0]:
+                best[other] = (shared, len(order))
+        order.append(clique)
+    ordered = tuple(tuple(name for name in sizes if name in clique) for clique in order)
+    return Tree(sizes, ordered, tuple(parents))
+
+
+def aligned(table: Floats, names: Sequence[str], onto: Sequence[str]) -> Floats:
+    """A table over some of the columns of `onto`, all in the same order, with axes of length 1."""
+    shape = iter(table.shape)
+    kept = set(names)
+    return table.reshape([next(shape) if name in kept else 1 for name in onto])
+
+
+def summed(table: Floats, names: Sequence[str], onto: Sequence[str]) -> Floats:
+    """The marginal of a table, as an array of its own axes."""
+    kept = set(onto)
+    gone = tuple(axis for axis, name in enumerate(names) if name not in kept)
+    found: Floats = table.sum(axis=gone) if gone else table
+    return found
+
+
+def calibrated(found: Tree, logs: Sequence[Floats]) -> tuple[list[Floats], float]:
+    """The marginal probabilities of each clique, and the logarithm of the sum of the product.
+
+    `logs` has the logarithm of the product of the factors in each clique, of its shape.
+    """
+    collected = list(logs)
+    given: list[Floats] = [np.zeros(())] * len(collected)  # chances in a clique, given the shared
+    whole = 0.0
+    for at in reversed(range(len(collected))):
+        names, parent, shared = found.cliques[at], found.parents[at], found.separators[at]
+        if parent < 0:
+            continue
+        message, given[at] = _log_summed(collected[at], names, shared)
+        above = found.cliques[parent]
+        collected[parent] = collected[parent] + aligned(message, shared, above)
+    beliefs: list[Floats] = []
+    for at, names in enumerate(found.cliques):
+        parent, shared = found.parents[at], found.separators[at]
+        if parent < 0:
+            top = float(collected[at].max(initial=-math.inf))
+            if not math.isfinite(top):
+                raise ValueError("a product of factors is more than 0 somewhere")
+            table = np.exp(collected[at] - top)
+            mass = float(table.sum())
+            table /= mass
+            whole += top + math.log(mass)
+        else:
+            table = given[at]
+            table *= aligned(summed(beliefs[parent], found.cliques[parent], shared), shared, names)
+        beliefs.append(table)
+    return beliefs, whole
+
+
+def _log_summed(logs: Floats, names: Sequence[str], onto: Sequence[str]) -> tuple[Floats, Floats]:
+    """log of the sum of exp, without the axes that go; and what is summed as shares of the sum."""
+    kept = set(onto)
+    gone = tuple(axis for axis, name in enumerate(names) if name not in kept)
+    top: Any = logs.max(initial=-np.inf)  # of all: that of each sum takes as long as all the rest
+    parts = np.exp(logs - top) if top > -np.inf else np.zeros_like(logs)
+    mass = parts.sum(axis=gone, keepdims=True)
+    if not mass.min(initial=1.0) > _FAINT:
+        top = logs.max(axis=gone, keepdims=True)
+        top[top == -np.inf] = 0.0
+        parts = np.exp(logs - top)
+        mass = parts.sum(axis=gone, keepdims=True)
+    with np.errstate(divide="ignore"):
+        found: Floats = np.log(mass) + top
+    parts /= np.where(mass > 0.0, mass, 1.0)
+    return found.reshape([n for axis, n in enumerate(logs.shape) if axis not in gone]), parts

@@ -1,0 +1,125 @@
+"""Parts of a strategy in whole numbers: what is measured, and how answers are made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.accounting.events import Gaussian
+from dpsql.mechanisms.cells import cells_of
+from dpsql.mechanisms.clusters import Cluster, part_of
+from dpsql.mechanisms.law import stddev
+from dpsql.mechanisms.marginals import Marginals
+from dpsql.mechanisms.spread import Fitted, Spread
+from dpsql.query.linear import Workload
+from dpsql.query.strategy import Mixed, Residuals
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solved:
+    """A part of a strategy: the cluster that it answers, what is measured, and R (answers, rows)
+    of an integer `matrix` (rows, width) on the answers, or on the cells.
+    """
+
+    cluster: Cluster
+    part: Mixed
+    matrix: Ints
+    inverse: Floats
+
+    @classmethod
+    def of(cls, cluster: Cluster, matrix: Ints) -> Solved:
+        """Raises ValueError for a matrix that is too large, LinAlgError where it has no inverse."""
+        inverse, cells = np.linalg.inv(matrix.astype(np.float64)), cluster.cells
+        inverse = inverse if cells is None else cells.rows @ inverse
+        return cls(cluster, _part(cluster, matrix), matrix, inverse)
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Where the blocks are in the workload."""
+        return self.cluster.places
+
+    def made_for(self, workload: Workload) -> Solved:
+        """The same for another workload of the same queries in the same order."""
+        own, cells = part_of(workload, self.places), None
+        if self.cluster.cells is not None:
+            cells = cells_of(own)
+            assert cells is not None and np.array_equal(cells.rows, self.cluster.cells.rows)
+        cluster = dataclasses.replace(self.cluster, workload=own, cells=cells)
+        return Solved(cluster, _part(cluster, self.matrix), self.matrix, self.inverse)
+
+    def spreads(self, law: Gaussian) -> list[Spread]:
+        """What will be known of each block's answers."""
+        variance, least = float(law.variance), stddev(law)
+        each = [inner * variance for inner in self.covariances()]
+        return [Spread(inner, np.ones(inner.shape[:2], bool), least) for inner in each]
+
+    def fitted(self, values: NDArray[np.generic], law: Gaussian) -> list[Fitted]:
+        """The answers of each block from the noisy values."""
+        listed = zip(self.answers(values), self.spreads(law), strict=True)
+        return [Fitted(np.rint(some).astype(np.int64), some, spread) for some, spread in listed]
+
+    def answers(self, values: NDArray[np.generic]) -> list[Floats]:
+        """The estimates of each block, (groups, weights), from the noisy values (groups, rows)."""
+        flat = (values.astype(np.float64) @ self.inverse.T).reshape(-1)
+        found, start = [], 0
+        for block in self.cluster.workload.blocks:
+            stop = start + block.groups * len(block.weights)
+            found.append(flat[start:stop].reshape(block.groups, len(block.weights)))
+            start = stop
+        return found
+
+    def covariances(self) -> list[Floats]:
+        """Of each block, (groups, weights, weights), at a variance of 1."""
+        found, start = [], 0
+        for block in self.cluster.workload.blocks:
+            width = len(block.weights)
+            if not self.cluster.whole:
+                inner = self.inverse @ self.inverse.T
+                found.append(np.broadcast_to(inner, (block.groups, width, width)))
+                continue
+            stop = start + block.groups * width
+            rows = self.inverse[start:stop].reshape(block.groups, width, self.inverse.shape[1])
+            found.append(rows @ rows.swapaxes(1, 2))
+            start = stop
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tables:
+    """A part of a strategy that is measured in residual tables: of the blocks at these places."""
+
+    places: tuple[int, ...]
+    made: Marginals
+
+    @property
+    def part(self) -> Residuals:
+        """What is measured."""
+        return self.made.part
+
+    def made_for(self, workload: Workload) -> Tables:
+        """The same for another workload of the same queries in the same order. Raises ValueError
+        where they are no tables of the same keys there.
+        """
+        return Tables(self.places, self.made.made_for(part_of(workload, self.places)))
+
+    def spreads(self, law: Gaussian) -> list[Spread]:
+        """What will be known of each block's answers."""
+        return list(self.made.spreads(law))
+
+    def fitted(self, values: NDArray[Any], law: Gaussian) -> list[Fitted]:
+        """The answers of each block from the noisy values."""
+        return self.made.fitted(values, law)
+
+
+def _part(cluster: Cluster, matrix: Ints) -> Mixed:
+    """What is measured of a cluster. Raises ValueError for a matrix that is too large."""
+    if cluster.cells is None:
+        return Mixed(cluster.workload, matrix)
+    return Mixed(cluster.cells.workload, cluster.cells.measured(matrix))

@@ -1,0 +1,165 @@
+"""What EXPLAIN says of a statement that is asked of a synopsis; free, and reads no data."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+from dpsql.accounting.events import PICO
+from dpsql.accounting.purse import Balance
+from dpsql.accounting.synopses import HOLDOUT, TABLES, Synopsis
+from dpsql.curator.curator import rise
+from dpsql.curator.quote import moved, quote
+from dpsql.mechanisms.expectation import answers
+from dpsql.mechanisms.junction import Entangled
+from dpsql.mechanisms.marginal import marginal
+from dpsql.mechanisms.noises import Noise, error
+from dpsql.planner import Asked, Terms, choose
+from dpsql.query.bind import Bound
+from dpsql.query.compile import Compiled
+from dpsql.release import Candidate, Cost, Plan, figure
+from dpsql.session import held, tell
+from dpsql.session.build import Head, build_plan
+from dpsql.session.bypass import foreseen, record_of
+from dpsql.session.learned import SYNOPSIS, UNVERIFIED
+from dpsql.session.picked import Outlook, check, exact, fitting, nothing, opened, outlook, pick
+from dpsql.session.settings import Settings
+from dpsql.session.taught import lesson
+
+if TYPE_CHECKING:
+    from dpsql.session.session import Session
+
+
+def guessed(
+    session: Session, bound: Bound, compiled: Compiled, settings: Settings, balance: Balance
+) -> Plan | str:
+    """The plan of a statement by a synopsis; in words why it would be bought in another way.
+
+    Raises UsageError where no synopsis is about the columns.
+    """
+    check(settings)
+    dataset = bound.dataset
+    snapshot = session._archive(dataset).name[2]
+    synopsis = pick(session, dataset, compiled.workload, snapshot)
+    found = _foretold(session, compiled, settings, balance, synopsis)
+    if isinstance(found, str):
+        return found
+    candidate, noises, notes = found
+    left, charged = tell.budget(balance), candidate.charged
+    free = charged is not None and not (charged.rho or charged.epsilon)
+    head = Head(SYNOPSIS, candidate.price, charged, left, notes, after=left if free else None)
+    listed: tuple[Candidate, ...] = (candidate,)
+    if settings.accuracy is None:  # beside what plain noise at the price asked for would say
+        terms, asked = Terms.of(balance.grant), Asked(settings.epsilon, settings.rho)
+        choice = choose(compiled.workload, dataset, asked, terms)
+        rmse = error(compiled.workload, choice.noises(compiled.workload))
+        listed = (candidate, Candidate(choice.backend, choice.price, rmse))
+    plan = build_plan(
+        compiled, session._grid(dataset), noises or exact(compiled.workload), listed,
+        moved(compiled.workload, dataset), settings, head,
+    )  # fmt: skip
+    if noises is None:
+        plan = dataclasses.replace(plan, stderr=nothing(plan.stderr))
+    return plan
+
+
+def offered(
+    session: Session, compiled: Compiled, settings: Settings, balance: Balance
+) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
+    """What a synopsis would say of a statement that is answered in another way, and a note of it.
+
+    Nothing of both where no synopsis is about the columns.
+    """
+    dataset, workload = compiled.bound.dataset, compiled.workload
+    if settings.postprocess != "none":
+        return (), ()
+    snapshot = session._archive(dataset).name[2]
+    synopsis = fitting(session, dataset, workload, snapshot)
+    if synopsis is None:
+        return (), ()
+    found = _foretold(session, compiled, settings, balance, synopsis)
+    if isinstance(found, str):
+        return (), (f"synopsis {synopsis.name} does not answer: {found}",)
+    return (found[0],), (f"synopsis {synopsis.name} would answer, too: SET backend = synopsis",)
+
+
+def _foretold(
+    session: Session, compiled: Compiled, settings: Settings, balance: Balance, synopsis: Synopsis
+) -> tuple[Candidate, tuple[Noise, ...] | None, tuple[str, ...]] | str:
+    """Price and error of what a synopsis says, its noise, and notes; in words why there is none.
+
+    Of a guess that nothing verifies no noise is known.
+    """
+    workload, archive = compiled.workload, session._archive(compiled.bound.dataset)
+    said = outlook(session, compiled, settings, archive, synopsis)
+    if isinstance(said, str):
+        return said
+    price = sum(rise.price.rho for rise in said.reads)
+    charged = sum(rise.charged.rho for rise in said.reads)
+    notes = [f"synopsis {synopsis.name}"]
+    if price:
+        notes.append(f"reads what {synopsis.user} bought for it, once")
+    if said.note:
+        notes.append(said.note)
+    if said.noises is None:
+        notes.append(UNVERIFIED)
+    if said.told is not None:
+        straight = _straight(session, compiled, balance, synopsis, said)
+        if straight is not None:
+            return straight
+        if opened(session, synopsis, workload.size) is None:
+            price, charged = price + said.told.event.rho, charged + said.told.event.rho
+            notes.append("buys a gate for the guesses of this session")
+        price_of = figure(synopsis.rho / 2 / PICO)
+        single = synopsis.step != TABLES or synopsis.method == HOLDOUT
+        what = "its answer" if single else "the table of its columns"
+        notes.append(
+            "not told by its tables: a guess, free where a gate finds it near; one that is far off"
+            f" buys {what} for rho {price_of} more"
+        )
+    rmse = math.inf if said.noises is None else error(workload, said.noises)
+    alone, taken = (_cost(balance, rho) for rho in (price, charged))
+    return Candidate(SYNOPSIS, alone, rmse, taken), said.noises, tuple(notes)
+
+
+def _cost(balance: Balance, rho: int) -> Cost:
+    terms = Terms.of(balance.grant)
+    if not rho:
+        return tell.nothing(terms)
+    return tell.price(dataclasses.replace(balance.spent, rho=rho, epsilon=None), terms)
+
+
+def _straight(
+    session: Session, compiled: Compiled, balance: Balance, synopsis: Synopsis, said: Outlook
+) -> tuple[Candidate, tuple[Noise, ...] | None, tuple[str, ...]] | None:
+    """The table that is bought without asking a gate; None where one would be asked.
+
+    What its user has not read yet makes no guesses.
+    """
+    workload, archive = compiled.workload, session._archive(compiled.bound.dataset)
+    if said.reads or said.told is None or not all(map(archive.holds, synopsis.charges)):
+        return None
+    if not record_of(session, synopsis, workload).ratio:
+        return None
+    try:
+        guesses = answers(held.fit(session, compiled.bound.dataset, archive, synopsis), workload)
+    except Entangled:
+        return None
+    why = foreseen(session, archive, synopsis, compiled, guesses, said.told)
+    if not why:
+        return None
+    given = lesson(session, compiled, synopsis)
+    assert not isinstance(given, str) and given.names is not None
+    table = marginal(session._grid(compiled.bound.dataset).domain(given.names))
+    noise = given.noise(compiled.bound.dataset, synopsis)
+    known = archive.once_measured(table.unmeasured(noise.variance)).known(workload)
+    noises = None if known is None else known.noises(workload)
+    event = quote(given.asked, compiled.bound.dataset, noise)
+    taken = rise(
+        session.ledger, session.user, compiled.bound.dataset, archive.name[2], given.asked, noise
+    )  # fmt: skip
+    alone, charged = _cost(balance, event.rho), _cost(balance, taken.charged.rho)
+    rmse = math.inf if noises is None else error(workload, noises)
+    notes = (f"synopsis {synopsis.name}", f"{why}: {given.what} is measured, and learnt")
+    return Candidate(SYNOPSIS, alone, rmse, charged), noises, notes

@@ -1,0 +1,129 @@
+"""What a synopsis is taught by a question that it got wrong: the table of its columns is bought."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpsql.accounting.purse import Balance
+from dpsql.accounting.stored import Stored
+from dpsql.accounting.synopses import HOLDOUT, TABLES, Synopsis
+from dpsql.accounting.synopses import learnt as note_learnt
+from dpsql.curator.curator import Measurement
+from dpsql.curator.quote import GaussianNoise, moved
+from dpsql.mechanisms import gaussian
+from dpsql.mechanisms.archive import Archive
+from dpsql.mechanisms.expectation import answers
+from dpsql.mechanisms.factors import Factored
+from dpsql.mechanisms.junction import Entangled
+from dpsql.mechanisms.linked import columns
+from dpsql.mechanisms.marginal import marginal
+from dpsql.mechanisms.precision import variance_of
+from dpsql.mechanisms.purchase import CELLS
+from dpsql.mechanisms.uncertain import Floats
+from dpsql.query.compile import Compiled
+from dpsql.query.linear import Workload
+from dpsql.schema import Dataset
+from dpsql.session import held
+from dpsql.session.charge import Charge
+
+if TYPE_CHECKING:
+    from dpsql.session.bypass import Record
+    from dpsql.session.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What is to be measured: a table of the columns `names`, or, without, the question alone."""
+
+    asked: Workload
+    names: tuple[str, ...] | None
+
+    def noise(self, dataset: Dataset, synopsis: Synopsis) -> GaussianNoise:
+        """That of half the price of an update."""
+        squared = moved(self.asked, dataset).squared
+        return gaussian.noise(squared, max(synopsis.rho // 2, 1))
+
+    @property
+    def what(self) -> str:
+        return "it" if self.names is None else f"the whole table of {', '.join(self.names)}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taught:
+    """What was measured for a lesson, and the synopsis that has learnt it."""
+
+    asked: Workload
+    measured: Measurement
+    synopsis: Synopsis
+
+    @property
+    def price(self) -> int:
+        """In pico of rho, as `charged`."""
+        return self.measured.event.rho
+
+    @property
+    def charged(self) -> int:
+        return self.measured.receipt.charged.rho
+
+    @property
+    def balance(self) -> Balance:
+        return self.measured.receipt.after
+
+    def keep(self, archive: Archive, record: Record, state: Factored | None) -> bool:
+        """Count on what was measured; whether the ledger keeps it.
+
+        What it says of the guesses of a `state` before goes to the `record`.
+        """
+        event, values = self.measured.event, self.measured.answers
+        stored = Stored.of(self.asked, event, values)
+        assert stored is not None  # counts of few cells
+        guesses = _guesses(state, self.asked)
+        if guesses is not None:
+            record.learn(guesses, values, float(variance_of(event)))
+        return held.keep(archive, self.measured.receipt.seq, stored)
+
+
+def lesson(session: Session, compiled: Compiled, synopsis: Synopsis) -> Lesson | str:
+    """What a question teaches; in words why it teaches nothing."""
+    if synopsis.step != TABLES or synopsis.method == HOLDOUT:
+        return Lesson(compiled.workload, None)
+    names = tuple(sorted(columns(compiled.workload)))
+    domain = session._grid(compiled.bound.dataset).domain(names)
+    if domain.cells <= CELLS:
+        return Lesson(marginal(domain).workload, names)
+    return (
+        f"the guess is far off, and the table of {', '.join(names)} has {domain.cells:,}"
+        f" cells, of which at most {CELLS:,} are measured"
+    )
+
+
+def taught(
+    session: Session,
+    compiled: Compiled,
+    synopsis: Synopsis,
+    given: Lesson,
+    text: str,
+    charge: Charge,
+    balance: Balance,
+) -> Taught:
+    """Buy a lesson.
+
+    Raises Stale where another session taught it something meanwhile: nothing is charged then; and
+    as `Curator.measure` does.
+    """
+    dataset = compiled.bound.dataset
+    measured = session._curator(dataset).measure(
+        given.asked, given.noise(dataset, synopsis), text, charge.take, balance.grant, charge.token,
+        lambda page, seq: note_learnt(page, synopsis, seq, given.names),
+    )  # fmt: skip
+    return Taught(given.asked, measured, synopsis.taught(measured.receipt.seq, given.names))
+
+
+def _guesses(state: Factored | None, asked: Workload) -> list[Floats] | None:
+    if state is None:
+        return None
+    try:
+        return answers(state, asked)
+    except Entangled:
+        return None

@@ -1,0 +1,1 @@
+"""`dpsql shell`: SQL at a prompt that knows the schema, or piped in."""

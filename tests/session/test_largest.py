@@ -1,0 +1,169 @@
+"""LARGEST 1, and WITH COUNTS: what a selection or a gate found, and its number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dpsql.accounting.events import Exponential, NoisyMax
+from dpsql.errors import BudgetExceeded, Refused, UsageError
+from dpsql.mechanisms import choice
+from dpsql.session import Session
+from tests.session.test_synopsis import filled, opened, spent
+
+REGIONS = "SELECT region, COUNT(*) AS n FROM town GROUP BY region"
+COUNTS = {"N": 11000, "E": 5000, "S": 3000, "W": 1000}
+
+
+@pytest.fixture
+def session(town: Any) -> Iterator[Session]:
+    """Regions of 11,000, 5,000, 3,000 and 1,000 people."""
+    where = "CASE WHEN i < 11000 THEN 0 WHEN i < 16000 THEN 1 WHEN i < 19000 THEN 2 ELSE 3 END"
+    with opened(town, filled(town, "r", "i % 2 = 0", where)) as found:
+        yield found
+
+
+def test_the_largest_group_is_found_and_no_number_comes_out(session: Session) -> None:
+    plan = session.explain(f"{REGIONS} LARGEST 1", rho=0.01)
+    assert spent(session) == 0
+    found = session.answer(f"{REGIONS} LARGEST 1", rho=0.01)
+    assert found.rows == (("N", None),) and found.stderr == ((None, None),)
+    assert found.low == ((None, 0.0),) and found.high == ((None, math.inf),)
+    assert found.backend == plan.backend == "selection"
+    assert (found.price, found.charged) == (plan.price, plan.charged)
+    assert found.notes[0] == plan.notes[0]
+    assert "at 95 % the group that is found is at most" in found.notes[0]
+    assert 0.999e10 < spent(session) <= 1e10
+    again = session.answer(f"{REGIONS} LARGEST 1", rho=0.005)
+    assert again.reused and again.rows == found.rows and spent(session) <= 1e10
+    better = session.answer(f"{REGIONS} LARGEST 1", rho=0.02)
+    assert not better.reused and spent(session) > 1e10
+    with opened_again(session) as other:
+        assert other.answer(f"{REGIONS} LARGEST 1", rho=0.02).reused
+
+
+def opened_again(session: Session) -> Session:
+    return Session(session.database, user="alice", ledger=session.ledger, settings={"reuse": True})
+
+
+def test_its_number_is_measured_by_fresh_noise_at_half_the_price(session: Session) -> None:
+    asked = f"{REGIONS} LARGEST 1 WITH COUNTS"
+    plan = session.explain(asked, rho=0.01)
+    found = session.answer(asked, rho=0.01)
+    assert found.rows[0][0] == "N" and abs(found.rows[0][1] - 11_000) < 100
+    assert found.stderr[0][1] == pytest.approx(10.0, rel=1e-3)  # of rho = 0.005
+    low, high = found.low[0][1], found.high[0][1]
+    assert low is not None and high is not None and 38 <= high - low <= 42
+    assert plan.charged is not None and found.charged is not None
+    assert 0.999 * plan.charged.rho <= found.charged.rho <= plan.charged.rho <= 0.01
+    assert spent(session) == round(found.charged.rho * 1e12)
+    assert any("standard error of 10" in note for note in plan.notes)
+    paid = spent(session)
+    again = session.answer(asked, rho=0.01)
+    assert again.rows == found.rows and again.low == found.low and spent(session) == paid
+    assert again.charged is not None and again.charged.rho == 0 and again.reused
+    plain = session.answer("SELECT COUNT(*) AS n FROM town WHERE region = 'N'", rho=0.005)
+    assert plain.reused and plain.rows[0][0] == found.rows[0][1]
+
+
+def test_what_is_first_above_is_told_with_counts(session: Session) -> None:
+    asked = f"{REGIONS} FIRST 2 ABOVE 2000 WITH COUNTS"
+    plan = session.explain(asked, rho=0.01)
+    found = session.answer(asked, rho=0.01)
+    assert [row[0] for row in found.rows] == ["N", "E"]
+    for (name, value), (_, low), (_, high) in zip(found.rows, found.low, found.high, strict=True):
+        assert abs(value - COUNTS[name]) < 100 and low <= value <= high
+    assert plan.charged is not None and found.charged is not None
+    assert 0 < found.charged.rho <= plan.charged.rho <= 0.01
+    paid = spent(session)
+    assert session.answer(asked, rho=0.01).rows == found.rows and spent(session) == paid
+    none = session.answer(f"{REGIONS} FIRST 2 ABOVE 19000 WITH COUNTS", rho=0.01)
+    assert none.rows == () and none.charged is not None and none.charged.rho <= 0.0051
+
+
+def test_a_refused_number_costs_nothing_at_all(town: Any, session: Session) -> None:
+    """What finds the group is not paid where its count cannot be."""
+    town.ledger.grant("bob", dataset="town", epsilon=1.0)
+    with opened(town, session.database, "bob") as bob:
+        whole = bob.budget("town").left.rho
+        for clause in ("LARGEST 1 WITH COUNTS", "FIRST 1 ABOVE 2000 WITH COUNTS"):
+            with pytest.raises(BudgetExceeded):
+                bob.answer(f"{REGIONS} {clause}", rho=1.5 * whole)
+            assert spent(bob) == 0 and bob.last_charge is None
+
+
+def test_intervals_of_numbers_hold_as_often_as_they_say(session: Session) -> None:
+    """160 of 95 %: fewer than 133 have a probability below 1e-6."""
+    hits = 0
+    for _ in range(80):
+        found = session.answer(f"{REGIONS} FIRST 2 ABOVE 2000 WITH COUNTS", rho=1e-3, reuse=False)
+        for (name, _), (_, low), (_, high) in zip(found.rows, found.low, found.high, strict=True):
+            assert low is not None and high is not None
+            hits += low <= COUNTS[str(name)] <= high
+    assert hits >= 133
+
+
+def test_pure_grants_pay_in_epsilon_and_have_no_counts(town: Any, session: Session) -> None:
+    town.ledger.grant("bob", dataset="town", epsilon=1.0, delta=0.0)
+    with opened(town, session.database, "bob") as bob:
+        found = bob.answer(f"{REGIONS} LARGEST 1", epsilon=0.5)
+        assert found.charged is not None and found.charged.epsilon == pytest.approx(0.5, rel=1e-5)
+        (entry,) = [e for e in bob.ledger.log("bob") if e.event]
+        assert entry.event is not None and entry.event["event"] == "noisy_max"
+        with pytest.raises(UsageError, match="pure grant"):
+            bob.answer(f"{REGIONS} LARGEST 1 WITH COUNTS", epsilon=0.1)
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        (f"{REGIONS} LARGEST 3", "LARGEST 3"),
+        (f"{REGIONS} ORDER BY n LARGEST 1", "ORDER BY beside LARGEST"),
+        (f"{REGIONS} LIMIT 2 LARGEST 1", "LIMIT or OFFSET beside LARGEST"),
+        ("SELECT region, SUM(age) FROM town GROUP BY 1 LARGEST 1", "LARGEST of SUM"),
+        ("SELECT region, COUNT(*) + 1 FROM town GROUP BY 1 LARGEST 1", "an expression of counts"),
+    ],
+)
+def test_what_is_no_list_of_counts_is_refused(session: Session, sql: str, reason: str) -> None:
+    with pytest.raises(Refused, match=reason):
+        session.answer(sql, rho=0.01)
+    assert spent(session) == 0
+
+
+@pytest.mark.parametrize("noise", ["exponential", "noisy max"])
+def test_what_is_chosen_is_no_further_behind_than_is_said(noise: str) -> None:
+    """By the exact law of the worst list for it: one largest, all others just too far behind."""
+    event: Exponential | NoisyMax = choice.at_rho(1, True, 10**9)
+    if noise == "noisy max":
+        event = choice.at_epsilon(1, True, 10**11)
+    far = choice.behind(event, 50, 0.95) + 1
+    b = float(event.scale)
+    heads = math.exp(-far / b)
+    if noise == "exponential":
+        missed = 49 * heads / (1 + 49 * heads)
+    else:  # of all heads one: the largest always shows heads
+        missed = sum(
+            math.comb(49, k) * heads**k * (1 - heads) ** (49 - k) * k / (k + 1) for k in range(50)
+        )
+    assert missed <= 0.05 < 2.2 * missed  # a bound that is not far off
+
+
+def test_prices_are_met_and_nearly_spent() -> None:
+    for rho in (10**6, 10**9, 3 * 10**11):
+        assert 0.999 * rho <= choice.at_rho(1, True, rho).rho <= rho
+        assert 0.999 * rho <= choice.at_rho(4, False, rho).rho <= rho
+    assert 0.999e11 <= choice.at_epsilon(3, True, 10**11).epsilon <= 10**11
+
+
+def test_who_is_in_no_group_pays_nothing(session: Session) -> None:
+    """A selection is paid by those whom the list counts: disjoint lists do not add up."""
+    for region in "NES":
+        list_of = f"SELECT age, COUNT(*) AS n FROM town WHERE region = '{region}' GROUP BY age"
+        plan = session.explain(f"{list_of} LARGEST 1", rho=0.01)
+        found = session.answer(f"{list_of} LARGEST 1", rho=0.01)
+        assert found.charged == plan.charged and found.charged is not None
+        assert (found.charged.rho == 0) == (region != "N")
+    assert spent(session) <= 10**10

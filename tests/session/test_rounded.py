@@ -1,0 +1,144 @@
+"""Whole numbers are as far off as is said of them, at every price, however they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+from dpsql.accounting.ledger import Ledger
+from dpsql.release import Release
+from dpsql.session import Session
+from tests.session.conftest import Town, people
+
+ROWS = 2000
+CUBE = "SELECT region, month, age, COUNT(*) AS n FROM town GROUP BY CUBE (region, month, age)"
+STATEMENTS = [
+    CUBE,
+    "SELECT region, month, age, COUNT(*) AS n FROM town GROUP BY ALL",
+    "SELECT region, month, AVG(age) AS n FROM town GROUP BY ALL",
+    "SELECT month, age, COUNT_IF(smoker) - COUNT(*) AS n FROM town GROUP BY ROLLUP (month, age)",
+]
+SCRIPT = [
+    "SELECT region, month, COUNT(*) AS n FROM town GROUP BY ALL",
+    "SELECT month, age, COUNT(*) AS n FROM town WHERE sex = 'male' GROUP BY ALL",
+    "SELECT region, AVG(age) AS n FROM town GROUP BY ALL",
+    "SELECT age, SUM(month) AS n FROM town GROUP BY ALL",
+    *(f"SELECT COUNT(*) AS n FROM town WHERE age <= {at} AND month > {at}" for at in range(9)),
+]
+MANY = 6000  # errors, of which each is as good as half an independent one
+NEAR = 0.13  # of a mean square of 3,000 normal errors: 5 standard deviations, both ways 6e-7
+SELDOM = 0.25  # rows: what is shown with less error than that is nearly always right
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Town(tmp_path_factory.mktemp("town")).database("a", people(ROWS, 1))
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    made = Ledger.memory()
+    made.grant("alice", dataset="town", epsilon=1e7)
+    return made
+
+
+@pytest.fixture
+def session(path: Path, ledger: Ledger) -> Iterator[Session]:
+    with Session(path, user="alice", ledger=ledger, settings={"reuse": False}) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def truth(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as plain:
+        plain.execute(f"ATTACH '{path}' AS file (READ_ONLY)")
+        plain.execute("CREATE TABLE town AS FROM file.people")
+        plain.execute("DETACH file")
+        yield plain
+
+
+def errors(release: Release, true: Sequence[tuple[object, ...]]) -> list[tuple[float, float]]:
+    """Of each value its error and what is said to be its standard error."""
+    known = {row[:-1]: row[-1] for row in true}
+    found = []
+    for row, stderr in zip(release.rows, release.stderr, strict=True):
+        if row[-1] is not None and stderr[-1] is not None:
+            found.append((float(row[-1]) - float(known.get(row[:-1], 0)), stderr[-1]))
+    return found
+
+
+def as_said(found: Sequence[tuple[float, float]], more: float = 0.0) -> bool:
+    """Whether the mean square of the errors, and so much more of it, is what is said."""
+    error, said = np.array(found).T
+    seldom = said < SELDOM if np.allclose(error, np.rint(error)) else np.zeros(len(error), bool)
+    # a Poisson number of mean m is above 10 + 3 m in less than one of 10^9 trials
+    few = float((error[seldom] ** 2).sum()) <= 10 + 3 * float((said[seldom] ** 2).sum())
+    if seldom.mean() > 0.9:
+        return few
+    ratio = float(np.mean((error[~seldom] / said[~seldom]) ** 2)) * (1 + more)
+    return few and abs(ratio - 1) < NEAR
+
+
+@pytest.mark.parametrize("rho", [1, 4, 100, 1000])
+@pytest.mark.parametrize("sql", STATEMENTS)
+def test_a_statement_errs_as_it_says(
+    session: Session, truth: duckdb.DuckDBPyConnection, sql: str, rho: float
+) -> None:
+    true = truth.execute(sql).fetchall()
+    plan = session.explain(sql, rho=rho)
+    found: list[tuple[float, float]] = []
+    while len(found) < MANY:
+        release = session.answer(sql, rho=rho)
+        found += errors(release, true)
+    assert as_said(found)
+    assert rho > 1 or not (as_said(found, 0.3) or as_said(found, -0.3)), "it could not fail"
+    predicted = [each for row in plan.stderr for each in row if each is not None]
+    shown = [each for row in release.stderr for each in row if each is not None]
+    if predicted:
+        assert predicted == pytest.approx(shown, rel=1e-9)
+
+
+@pytest.mark.parametrize("rho", [1, 4, 100])
+def test_a_script_errs_as_it_says(
+    session: Session, truth: duckdb.DuckDBPyConnection, rho: float
+) -> None:
+    true = [truth.execute(sql).fetchall() for sql in SCRIPT]
+    found: list[list[tuple[float, float]]] = [[] for _ in SCRIPT]
+    while sum(map(len, found)) < 2 * MANY:
+        releases = session.run(";".join(SCRIPT), rho=rho)
+        for own, release, rows in zip(found, releases, true, strict=True):
+            own += errors(release, rows)
+    whole = [each for at in (0, 1, 3, *range(4, len(SCRIPT))) for each in found[at]]
+    assert as_said(whole)
+    assert as_said(found[0] + found[1])
+
+
+@pytest.mark.parametrize("rho", [2, 8])
+def test_what_follows_from_earlier_releases_errs_as_it_says(
+    path: Path, truth: duckdb.DuckDBPyConnection, rho: float
+) -> None:
+    """Coarser groups of a CUBE, by residual tables (rho = 2) and by all its tables (rho = 8)."""
+    asked = [
+        CUBE,
+        "SELECT region, age, COUNT(*) AS n FROM town WHERE month BETWEEN 3 AND 5 GROUP BY ALL",
+        "SELECT age, month // 3 AS quarter, COUNT(*) AS n FROM town GROUP BY ALL",
+    ]
+    true = [truth.execute(sql).fetchall() for sql in asked]
+    found: list[list[tuple[float, float]]] = [[] for _ in asked]
+    while len(found[1]) < 1000:
+        ledger = Ledger.memory()
+        ledger.grant("alice", dataset="town", epsilon=1e7)
+        with Session(path, user="alice", ledger=ledger, settings={"reuse": True}) as session:
+            plan, release = session.explain(CUBE, rho=rho), session.answer(CUBE, rho=rho)
+            assert plan.stderr[0][3] == pytest.approx(release.stderr[0][3], rel=1e-9)
+            found[0] += errors(release, true[0])
+            for at in (1, 2):
+                again = session.answer(asked[at], rho=1e-9)
+                assert again.reused
+                found[at] += errors(again, true[at])
+    assert as_said(found[0])
+    assert as_said([*found[1], *found[2]])
