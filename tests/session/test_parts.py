@@ -11,7 +11,7 @@ import pytest
 
 from dpsql.curator.gate import Gate
 from dpsql.errors import Interrupted, SourceError
-from dpsql.session import Session, explained, exported, held, learned, synopsis, tell
+from dpsql.session import Session, explained, exported, held, learned, synopsis, taught, tell
 from dpsql.surfaces.dbapi import Connection
 from tests.session.conftest import Town, people
 
@@ -26,7 +26,7 @@ PLACES: list[tuple[Any, str]] = [
     (Gate, "exceeds"),  # a gate was bought
     (held, "fit"),  # the tables were read
     (learned._Asking, "_learn"),  # the guess was far off
-    (learned, "note_learnt"),  # while the table is paid
+    (taught, "note_learnt"),  # while the table is paid
 ]
 
 
