@@ -39,8 +39,12 @@ def find(database: str | Path, schema: Sequence[str | Path] | None = None) -> tu
     a folder's files `<stem>.toml` alone, when the database is a single Parquet or CSV file.
     Raises UsageError when there is no file, SchemaError with the problems of all.
     """
-    database = Path(database)
-    return load_all(_named(schema) if schema else _beside(database))
+    return load_all(declarations(Path(database), schema))
+
+
+def declarations(database: Path, schema: Sequence[str | Path] | None = None) -> list[Path]:
+    """The schema files of a database, as `find` finds them. Raises UsageError if there is none."""
+    return _named(schema) if schema else _beside(database)
 
 
 def load_all(paths: Iterable[Path]) -> tuple[Dataset, ...]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
 from dpsql.errors import UsageError
-from dpsql.surfaces.budget_options import dataset_option, ledger_of, place_of
+from dpsql.surfaces.budget_options import dataset_option, ledger_of
 from dpsql.surfaces.options import database, ledger_option, schema_option
 from dpsql.surfaces.run import Run
 
@@ -43,26 +42,21 @@ def budget_report(
     \b
     dpsql budget report adult.duckdb -o budget.html
     """
-    del schemas
     run.owner = True
-    from dpsql.surfaces.output import Target, aside, text_writer, words_of, writable
+    from dpsql.surfaces.aim import Aim
+    from dpsql.surfaces.kept import writable
+    from dpsql.surfaces.output import aside
     from dpsql.surfaces.progress import Progress
 
     db, _ = database(words, 0, "DB")
     if output is None:
         raise UsageError("no place for the page: add -o budget.html")
-    writable(output, db, place_of(db, ledger))
+    writable(output, Aim(db, ledger, schemas))
     from dpsql.surfaces.html.books import read
     from dpsql.surfaces.html.budget import of_books
-    from dpsql.surfaces.html.page import lines
+    from dpsql.surfaces.html.page import write
 
     with Progress("reading the log"), ledger_of(db, ledger) as book:
         books = read(book, dataset)
-    target = Target(output)
-    try:
-        target.place(text_writer(lines(of_books(books, db.stem))))
-    except OSError as error:
-        raise UsageError(f"cannot write {os.fspath(output)}: {words_of(error)}") from None
-    finally:
-        target.discard()
+    write(of_books(books, db.stem), output)
     aside(f"wrote {output}")

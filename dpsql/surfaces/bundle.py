@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dpsql.release import Release
     from dpsql.session.report import Report
 
-_OURS = re.compile(r"\d{2,}(-[a-z0-9-]+)?\.(csv|parquet)")
+_OURS = re.compile(r"(\d{2,})(?:-[a-z0-9-]+)?\.(csv|parquet)")
 
 
 class Folder:
@@ -39,10 +39,9 @@ class Folder:
                     f"cannot write {path}: it is a file, and several answers make a folder; remove "
                     "it, or give another name, or one that ends in .zip"
                 )
-            other = [n for n in sorted(os.listdir(self._real)) if not _OURS.fullmatch(n)]
-            if other:
+            if other := _foreign(os.listdir(self._real)):
                 raise UsageError(
-                    f"cannot write {path}: the folder holds {other[0]}, which no report wrote; "
+                    f"cannot write {path}: the folder holds {other}, which no report wrote; "
                     "give a new folder"
                 )
         try:
@@ -68,6 +67,19 @@ class Folder:
     def discard(self) -> None:
         """Remove the draft if it is still there."""
         shutil.rmtree(self._draft, ignore_errors=True)
+
+
+def _foreign(listed: Iterable[str]) -> str:
+    """A file that no report wrote; nothing where all are tables of one, numbered from 1 on."""
+    suffixes = set()
+    for number, name in enumerate(sorted(listed), 1):
+        found = _OURS.fullmatch(name)
+        if found is None or int(found[1]) != number:
+            return name
+        suffixes.add(found[2])
+        if len(suffixes) > 1:
+            return name
+    return ""
 
 
 def files(report: Report, form: str) -> Callable[[Path], None]:

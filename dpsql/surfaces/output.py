@@ -14,31 +14,6 @@ from typing import TextIO
 from dpsql.errors import UsageError
 from dpsql.surfaces import terminal
 
-# what names of files end with that only an owner's command may write
-_KEPT = (
-    ".duckdb", ".wal", ".ledger", "-wal", "-shm", ".key", ".seal", ".anchor", ".toml",
-)  # fmt: skip
-_BESIDE = ("", "-wal", "-shm", ".key", ".seal", ".anchor")  # of a ledger of any name
-
-
-def writable(output: Path, db: Path, ledger: Path | str | None = None) -> None:
-    """Raise UsageError for a file that is, or is named like, one that must not be overwritten.
-
-    `ledger` is where it was said to be: a file, an address, or nowhere.
-    """
-    try:
-        real = os.path.realpath(output)
-    except ValueError:
-        raise UsageError("cannot write there: it is no name of a file") from None
-    kept = {os.path.realpath(db)}
-    if isinstance(ledger, Path):
-        kept |= {os.path.realpath(ledger) + ending for ending in _BESIDE}
-    if real in kept or real.lower().endswith(_KEPT) or output.name.lower().endswith(_KEPT):
-        raise UsageError(
-            f"cannot write {output}: a database, ledger, key or schema has such a name; "
-            "give another, e.g. answer.csv"
-        )
-
 
 def write_lines(made: Iterable[str], stream: TextIO) -> None:
     """Write lines to a stream, our own signs spelt in ASCII where it lacks them."""

@@ -73,8 +73,10 @@ def query(
     values (JSON: the whole release). In Parquet a repeated column name gets a number: n, n_1.
     """
     from dpsql.surfaces import terminal
+    from dpsql.surfaces.aim import Aim
     from dpsql.surfaces.formats import SUFFIXES
-    from dpsql.surfaces.output import Target, writable
+    from dpsql.surfaces.kept import writable
+    from dpsql.surfaces.output import Target
     from dpsql.surfaces.progress import Progress
 
     db, rest = database(words, 1, 'DB "SQL"')
@@ -86,7 +88,7 @@ def query(
     if form == "parquet" and output is None:
         raise click.UsageError("parquet needs a file: add -o FILE")
     if output is not None:
-        writable(output, db, ledger)
+        writable(output, Aim(db, ledger, schemas))
     if not form:
         raise click.UsageError(
             f"cannot tell the format of {output} by its name: end it in "

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from dpsql.errors import UsageError
+from dpsql.surfaces.aim import Aim
 from dpsql.surfaces.options import (
     LONGEST_FILE,
     chosen,
@@ -111,7 +112,7 @@ def run_script(
     if explain:
         _explain(run, (db, schemas, user, ledger), script, given, form, output, settings, words_)
         return
-    form, place = _place(form, output, db, ledger, answers)
+    form, place = _place(form, output, Aim(db, ledger, schemas), answers)
     try:
         with opened(run, db, schemas, user, ledger, {}) as session, run.statement():
             with Progress(words_):
@@ -202,11 +203,12 @@ def _writer(report: Report, form: str, place: Place) -> Any:
 
 
 def _place(
-    form: str | None, output: Path | None, db: Path, ledger: Path | str | None, answers: int
+    form: str | None, output: Path | None, aim: Aim, answers: int
 ) -> tuple[str, Place | None]:
     """The format, and the file or folder for it. Raises UsageError before anything is charged."""
     from dpsql.surfaces.bundle import Folder
-    from dpsql.surfaces.output import Target, writable
+    from dpsql.surfaces.kept import writable
+    from dpsql.surfaces.output import Target
 
     if output is None:
         if form in _TABLES:
@@ -214,7 +216,7 @@ def _place(
                 f"{form} needs a place, one file an answer: add -o tables.zip, or a folder"
             )
         return form or "table", None
-    writable(output, db, ledger)
+    writable(output, aim)
     suffix = output.suffix.lower()
     if form is None and suffix not in _SUFFIXES:
         raise click.UsageError(

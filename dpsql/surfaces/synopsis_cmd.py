@@ -263,8 +263,10 @@ def export(
     dpsql synopsis export adult.duckdb main -o rows.duckdb --rows 1000
     """
     from dpsql.surfaces import frames, terminal
+    from dpsql.surfaces.aim import Aim
     from dpsql.surfaces.formats import csv_lines, summary
-    from dpsql.surfaces.output import Target, aside, text_writer, writable
+    from dpsql.surfaces.kept import writable
+    from dpsql.surfaces.output import Target, aside, text_writer
     from dpsql.surfaces.progress import Progress
     from dpsql.surfaces.sheet import sheet
 
@@ -273,7 +275,7 @@ def export(
     if form not in (".parquet", ".csv", ".duckdb"):
         raise UsageError(f"cannot write {output}: end its name in .parquet, .csv or .duckdb")
     if form != ".duckdb":
-        writable(output, db, ledger)
+        writable(output, Aim(db, ledger, schemas))
     elif output.exists():
         raise UsageError(f"{output} exists: name a new file")
     target = Target(output)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import UsageError
-from dpsql.surfaces.output import Target, text_writer, writable
+from dpsql.surfaces.output import Target, text_writer
 
 
 def test_a_file_appears_whole(tmp_path: Path) -> None:
@@ -61,24 +61,3 @@ def test_a_missing_folder_is_found_before_anything_is_asked(tmp_path: Path) -> N
         Target(tmp_path / "missing" / "a.csv")
     with pytest.raises(UsageError, match="it is a folder"):
         Target(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "a.duckdb", "A.TOML", "a.ledger", "a.ledger-wal", "a.ledger.key", "a.ledger.seal",
-        "a.ledger.anchor", "table.csv", "purse.csv", "purse.csv.seal", "link.csv", "other.csv",
-    ],
-)  # fmt: skip
-def test_what_only_owners_write_is_never_written_over(name: str, tmp_path: Path) -> None:
-    """Whatever the ledger is called: without its key or its anchor it answers nothing."""
-    (tmp_path / "link.csv").symlink_to(tmp_path / "x.ledger.seal")
-    (tmp_path / "other.csv").symlink_to(tmp_path / "table.csv")
-    with pytest.raises(UsageError, match=f"cannot write .*{name}: a database, ledger, key or"):
-        writable(tmp_path / name, tmp_path / "table.csv", tmp_path / "purse.csv")
-
-
-def test_all_else_may_be_written_over(tmp_path: Path) -> None:
-    for name in ("answer.csv", "seal", "ledger.txt", "purse.csv.txt"):
-        writable(tmp_path / name, tmp_path / "table.csv", tmp_path / "purse.csv")
-        writable(tmp_path / name, tmp_path / "table.csv", "postgresql://ann@localhost/town")

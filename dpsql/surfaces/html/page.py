@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from dpsql.errors import UsageError
 from dpsql.surfaces.html.markup import Content, Html, el, join, text
 from dpsql.surfaces.html.scale import MONTHS
 from dpsql.surfaces.html.style import CSS
+from dpsql.surfaces.output import Target, text_writer, words_of
 
 # Nothing may be loaded and nothing may run, whatever the page came to hold.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -34,6 +37,17 @@ def page(
 def lines(made: Html) -> Iterable[str]:
     """A document as the lines of a file."""
     return made.split("\n")
+
+
+def write(made: Html, path: Path) -> None:
+    """Write a document to a file, which is whole or not there. Raises UsageError."""
+    target = Target(path)
+    try:
+        target.place(text_writer(lines(made)))
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {words_of(error)}") from None
+    finally:
+        target.discard()
 
 
 def tiles(listed: Sequence[tuple[str, str, str]]) -> Html:

@@ -16,10 +16,10 @@ from dpsql.surfaces.figures import Style, ceiling, figure, floor, measured, perc
 from dpsql.surfaces.formats import summary as release_summary
 from dpsql.surfaces.html.charts import drawn
 from dpsql.surfaces.html.markup import Content, Html, el, text
-from dpsql.surfaces.html.page import lines, made_by, page, tiles
+from dpsql.surfaces.html.page import made_by, page, tiles, write
 from dpsql.surfaces.html.prose import inline, prose
 from dpsql.surfaces.html.tables import ROWS, boxed, grid, of_release
-from dpsql.surfaces.output import Target, text_writer, words_of
+from dpsql.surfaces.kept import writable
 from dpsql.surfaces.pages import caption, notes_of
 from dpsql.surfaces.pages import summary as report_summary
 
@@ -32,20 +32,28 @@ def report(
     """Write answers to one HTML file, which needs nothing from elsewhere.
 
     `con.session.report("report.sql")` has the titles and texts of its script; releases, of
-    `con.run` or of several statements, are shown without. Raises UsageError where the file
-    cannot be written.
+    `con.run` or of several statements, are shown without. A file that is there is replaced if it
+    is a page, too. Raises UsageError where the file cannot be written.
     """
+    place = Path(path)
+    _replaceable(place)
     if isinstance(given, Report):
         made = of_report(given)
     else:
         made = of_releases([given] if isinstance(given, Release) else list(given), title)
-    target = Target(Path(path))
-    try:
-        target.place(text_writer(lines(made)))
-    except OSError as error:
-        raise UsageError(f"cannot write {os.fspath(path)}: {words_of(error)}") from None
-    finally:
-        target.discard()
+    write(made, place)
+
+
+def _replaceable(path: Path) -> None:
+    """Raise UsageError for a file that is no page: whose data it may be is not known here."""
+    writable(path)
+    if path.is_file():
+        with open(path, "rb") as file:
+            begun = file.read(9).lower()
+        if begun not in (b"", b"<!doctype"):
+            raise UsageError(
+                f"cannot write {path}: what is there is no page; remove it, or give another name"
+            )
 
 
 def of_report(given: Report, now: datetime.datetime | None = None) -> Html:

@@ -144,10 +144,11 @@ def _log(room: Room, argument: str) -> None:
 
 def _writable(room: Room, argument: str) -> Path:
     """The file that a command names. Raises UsageError for one that must stay as it is."""
-    from dpsql.surfaces.output import writable
+    from dpsql.surfaces.aim import Aim
+    from dpsql.surfaces.kept import writable
 
     path = Path(argument).expanduser()
-    writable(path, room.session.database, room.session.ledger_place)
+    writable(path, room.run.aim or Aim.of(room.session))
     return path
 
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 VARIABLE = "DPSQL_HISTORY"
+_BEGUN = b"\n# "  # the first bytes of a history
 
 
 class Kept(History):
@@ -75,6 +76,8 @@ def _begun(path: Path) -> None:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(0, "it is no file")
+        if os.read(handle, len(_BEGUN)) not in (b"", _BEGUN):
+            raise OSError(0, "it holds something else")
         if found.st_mode & 0o177:
             os.fchmod(handle, 0o600)
     finally:
