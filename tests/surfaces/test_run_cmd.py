@@ -289,3 +289,17 @@ def test_an_interrupt_says_what_was_charged(place: Path) -> None:
 def test_a_parameter_is_what_sql_would_read(text: str, value: object) -> None:
     assert _value(text) == value and type(_value(text)) is type(value)
     assert read_params((f"a={text}",)) == {"a": value}
+
+
+@pytest.mark.parametrize(
+    "names", [["2024.csv", "2025.csv"], ["01.csv", "03.csv"], ["01.csv", "02.parquet"], ["1.csv"]]
+)
+def test_a_folder_that_no_report_wrote_stays(
+    names: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path("kept")
+    folder.mkdir()
+    for name in names:
+        (folder / name).touch()
+    _, err = said(capsys, *RUN, "-o", "kept", "--format", "csv", code=2)
+    assert "which no report wrote" in err and sorted(os.listdir(folder)) == names and paid() == 0
