@@ -111,7 +111,8 @@ class Names:
         near = get_close_matches(name.lower(), choices, 1, 0.7)
         listed = ", ".join(map(written, known[:12])) + (", ..." if len(known) > 12 else "")
         hint = written(choices[near[0]]) if near else f"a declared column: {listed}"
-        if not path and not near and not re.fullmatch(r"\w+", name, re.ASCII):
+        quoted = ref.span is not None and ref.span.end - ref.span.start > len(name)
+        if not path and (quoted or (not near and not re.fullmatch(r"\w+", name, re.ASCII))):
             hint += f"; if it is a text, {text_literal(name)} in single quotes"
         raise self._refuse(f"there is no column {name!r}", ref.span, hint)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from dpsql.errors import Problem, SchemaError, UsageError
+from dpsql.errors import Problem, SchemaError, SourceError, UsageError
 from dpsql.schema.dataset import Dataset
 from dpsql.schema.read import loads
 
@@ -15,6 +15,15 @@ FOLDER: Final = "schemas"
 
 _SINGLE: Final = (".parquet", ".pq", ".csv", ".tsv")
 """A database file of these kinds is one table."""
+
+
+def require(database: Path) -> None:
+    """Raise SourceError for a database that is not there, or is a folder."""
+    if database.is_dir():
+        found = f"{database} is a folder"
+        raise SourceError(f"{found}: name a .duckdb, .parquet or .csv file in it")
+    if not database.exists():
+        raise SourceError(f"there is no database {database}")
 
 
 def load(path: str | Path) -> Dataset:

@@ -10,6 +10,7 @@ from dpsql import schema as schemas
 from dpsql.errors import UsageError
 from dpsql.query.parse import Ask, Statement, parse
 from dpsql.schema import Dataset
+from dpsql.schema.files import require
 from dpsql.session.settings import Settings
 
 _KEPT = 256  # statements that are kept as they were read
@@ -25,7 +26,11 @@ def statement(sql: str) -> Statement:
 def declared(
     database: Path, schema: str | Path | Sequence[str | Path] | None
 ) -> Mapping[str, Dataset]:
-    """The datasets of a database, by name. Raises SchemaError, and UsageError for unsafe ones."""
+    """The datasets of a database, by name.
+
+    Raises SourceError where there is none, SchemaError, and UsageError for unsafe ones.
+    """
+    require(database)
     listed = [schema] if isinstance(schema, str | Path) else schema
     found = {dataset.name: dataset for dataset in schemas.find(database, listed)}
     unsafe = [name for name, dataset in found.items() if dataset.unsafe]

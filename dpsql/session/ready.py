@@ -133,10 +133,10 @@ class _Reader:
             entries.append(entry)
         unused = [name for name in self._params if name not in self._used]
         if unused:
-            listed = ", ".join(f"${name}" for name in sorted(self._used)) or "none"
+            listed = ", ".join(f"${name}" for name in sorted(self._used))
             raise UsageError(
-                f"{self._script.name} has no parameter {', '.join(unused)}: its parameters are "
-                f"{listed}"
+                f"{self._script.name} has no parameter {', '.join(unused)}: "
+                + (f"its parameters are {listed}" if listed else "leave it out; there is none")
             )
         return Ready(
             self._script,

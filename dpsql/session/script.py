@@ -111,7 +111,9 @@ class Script:
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise UsageError(f"{file} is not UTF-8 text (byte {error.start})") from None
+            raise UsageError(
+                f"{file} is not UTF-8 text (byte {error.start}): save it as UTF-8"
+            ) from None
         return cls.of(text, file.name)
 
     def place(self, at: int) -> Place:

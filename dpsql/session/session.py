@@ -17,7 +17,7 @@ from dpsql.accounting.shelf import is_url, witness
 from dpsql.curator.curator import Curator
 from dpsql.curator.engines.duckdb import DuckDBEngine, snapshot_of
 from dpsql.curator.keys import unit_key
-from dpsql.errors import SourceError, UsageError
+from dpsql.errors import UsageError
 from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.found import Answered
 from dpsql.planner import Terms
@@ -70,8 +70,6 @@ class Session:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.database = Path(database)
-        if not self.database.exists():
-            raise SourceError(f"there is no database {self.database}")
         self.datasets = declared(self.database, schema)
         if user is not None and not user.strip():
             raise UsageError("the user is empty: give a name, or none for your login name")

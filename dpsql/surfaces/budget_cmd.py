@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from dpsql.errors import NoGrant, SourceError
+from dpsql.errors import NoGrant
+from dpsql.schema.files import require
 from dpsql.surfaces.budget_options import common, dataset_of, done, ledger_of, named
 from dpsql.surfaces.budget_report import budget_report
 from dpsql.surfaces.budget_shared import cap, group
@@ -88,8 +89,7 @@ def grant(
     """
     run.owner = True
     db, user = named(words)
-    if not db.exists():
-        raise SourceError(f"there is no database {db}")
+    require(db)
     name = dataset_of(db, schemas, dataset)
     with ledger_of(db, ledger, create=True) as book:
         granted = book.grant(user, dataset=name, epsilon=epsilon, delta=delta, until=until, cap=cap)

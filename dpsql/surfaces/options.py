@@ -293,4 +293,6 @@ def decoded(content: bytes, name: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is not UTF-8 text (byte {error.start})") from None
+        raise UsageError(
+            f"{name} is not UTF-8 text (byte {error.start}): save it as UTF-8"
+        ) from None

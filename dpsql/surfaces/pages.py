@@ -90,6 +90,7 @@ def _table(report: Report, width: int | None, drawn: bool) -> Iterator[str]:
     if report.script.title:
         yield visible(report.script.title)
     yield from (visible(line) for line in report.script.description.splitlines())
+    levels = _levels(report)
     for number, section in enumerate(report.sections, 1):
         if number > 1 or report.script.title or report.script.description:
             yield ""
@@ -98,11 +99,26 @@ def _table(report: Report, width: int | None, drawn: bool) -> Iterator[str]:
         if section.release.columns:
             names, cells, right = table_grid(section.release)
             yield from table(names, cells, right, width=width, drawn=drawn)
+        if len(levels) > 1 and any(section.release.noisy):
+            yield _level(section.release.confidence)
         yield from (f"note: {note}" for note in notes_of(section))
     yield ""
-    levels = {s.release.confidence for s in report.sections if any(s.release.noisy)}
-    intervals = [f"{100 * level:.4g} % intervals" for level in levels if len(levels) == 1]
-    yield joined([*summary(report)[:1], *intervals, *summary(report)[1:]], width)
+    yield joined(_whole(report, levels), width)
+
+
+def _levels(report: Report) -> set[float]:
+    """The levels of the intervals; where there are several, each answer says its own."""
+    return {s.release.confidence for s in report.sections if any(s.release.noisy)}
+
+
+def _level(confidence: float) -> str:
+    return f"{100 * confidence:.4g} % intervals"
+
+
+def _whole(report: Report, levels: set[float]) -> list[str]:
+    """What all of it cost, after its backend with the level that all intervals have."""
+    backend, *cost = summary(report)
+    return [backend, *(_level(level) for level in levels if len(levels) == 1), *cost]
 
 
 def _markdown(report: Report) -> Iterator[str]:
@@ -110,15 +126,18 @@ def _markdown(report: Report) -> Iterator[str]:
         yield from (f"# {_prose(report.script.title)}", "")
     if report.script.description:
         yield from (_prose(report.script.description), "")
+    levels = _levels(report)
     for section in report.sections:
         yield from (f"## {_prose(caption(section.step))}", "")
         if section.step.description:
             yield from (_prose(section.step.description), "")
         yield from markdown_grid(section.release)
         yield ""
+        if len(levels) > 1 and any(section.release.noisy):
+            yield from (_level(section.release.confidence), "")
         for note in notes_of(section):
             yield from (f"*{_prose(note)}*", "")
-    yield _prose(joined(summary(report), None))
+    yield _prose(joined(_whole(report, levels), None))
 
 
 def _prose(text: str) -> str:

@@ -260,7 +260,9 @@ def test_a_usage_error_of_a_statement_says_where(session: Session) -> None:
     text = "SELECT COUNT(*) FROM town;\nSELECT AVG(age) FROM town"
     with pytest.raises(UsageError, match=r"^script:2:1: the interval of .* depends"):
         session.run(text, accuracy=5)
-    with pytest.raises(UsageError, match="script has no parameter year: its parameters are none"):
+    with pytest.raises(
+        UsageError, match="script has no parameter year: leave it out; there is none"
+    ):
         session.run(text, {"year": 1})
     with pytest.raises(UsageError, match="have names"):
         session.run(text, [1])  # type: ignore[arg-type]

@@ -259,6 +259,7 @@ def test_settings_of_a_line_without_a_statement_stay(shell: InteractiveShell) ->
         ("--colour red", "SELECT 1", "No such option: --colour|No such option '--colour'"),
         ("--close", "SELECT 1", "--close stands alone"),
         ("none.duckdb", "SELECT 1", "there is no database none.duckdb"),
+        (".", "SELECT 1", ". is a folder: name a .duckdb, .parquet or .csv file in it"),
     ],
 )
 def test_a_wrong_line_is_named(

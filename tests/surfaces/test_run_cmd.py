@@ -303,3 +303,17 @@ def test_a_folder_that_no_report_wrote_stays(
         (folder / name).touch()
     _, err = said(capsys, *RUN, "-o", "kept", "--format", "csv", code=2)
     assert "which no report wrote" in err and sorted(os.listdir(folder)) == names and paid() == 0
+
+
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_every_answer_has_a_level(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once for all of them, or with each where they differ."""
+    text = "SELECT s, COUNT(*) AS n FROM t GROUP BY s; SET confidence = 0.9; SHOW TABLES;"
+    Path("r.sql").write_text(text)
+    out, _ = said(capsys, "run", "t.duckdb", "r.sql", "--format", form)
+    assert out.count("% intervals") == out.splitlines()[-1].count("95 % intervals") == 1
+    Path("r.sql").write_text(text + "SELECT COUNT(*) AS n FROM t WHERE a < 3;")
+    out, _ = said(capsys, "run", "t.duckdb", "r.sql", "--format", form)
+    assert [line for line in out.splitlines() if "% int" in line] == [
+        "95 % intervals", "90 % intervals",
+    ]  # fmt: skip
