@@ -49,32 +49,45 @@ def charge(entry: Entry) -> str:
 
     Of a reading, which draws no noise of its own, the entry that is read comes first.
     """
-    price, words = entry.price, f"{entry.note}:" if entry.note else "charge"
-    if price is not None:
-        charged = entry.charged
-        words += f" ρ {figure(charged.rho / PICO)}"
-        if charged.rho < price.rho:
-            words += f" (alone {figure(price.rho / PICO)})"
-        if entry.exact is False:
-            words += ", a bound"
-        if charged.epsilon is not None:
-            words += f", pure ε {figure(charged.epsilon / PICO)}"
+    words = f"{entry.note}:" if entry.note else "charge"
+    made = (f"{words} {took(entry)}".strip(), by(entry))
+    return ", ".join(part for part in made if part)
+
+
+def took(entry: Entry) -> str:
+    """What a charge took, and costs alone."""
+    price = entry.price
+    if price is None:
+        return ""
+    charged = entry.charged
+    words = f"ρ {figure(charged.rho / PICO)}"
+    if charged.rho < price.rho:
+        words += f" (alone {figure(price.rho / PICO)})"
+    if entry.exact is False:
+        words += ", a bound"
+    if charged.epsilon is not None:
+        words += f", pure ε {figure(charged.epsilon / PICO)}"
+    return words
+
+
+def by(entry: Entry) -> str:
+    """The mechanism of a charge, with its noise."""
     match entry.event:
         case {"event": "gaussian", "variance": variance, "sensitivity_squared": squared}:
-            words += f", gaussian σ {figure(math.sqrt(Fraction(variance)))}"
+            words = f"gaussian σ {figure(math.sqrt(Fraction(variance)))}"
             return words if squared == 1 else f"{words}, sensitivity {figure(math.sqrt(squared))}"
         case {"event": "laplace", "scale": scale}:
-            return f"{words}, laplace b {figure(float(Fraction(scale)))}"
+            return f"laplace b {figure(float(Fraction(scale)))}"
         case {"event": "above_threshold", "threshold_scale": once, "query_scale": each}:
             scales = [figure(float(Fraction(scale))) for scale in (once, each)]
-            return f"{words}, sparse b {scales[0]} and {scales[1]}"
+            return f"sparse b {scales[0]} and {scales[1]}"
         case {"event": "noisy_max" | "exponential" as name, "scale": scale}:
-            return f"{words}, {name.replace('_', ' ')} b {figure(float(Fraction(scale)))}"
+            return f"{name.replace('_', ' ')} b {figure(float(Fraction(scale)))}"
         case {"event": "rounds", "each": {"variance": variance}, "times": times}:
             rounds = "a round" if times == 1 else f"{times} rounds"
-            return f"{words}, {rounds}, gaussian σ {figure(math.sqrt(Fraction(variance)))}"
+            return f"{rounds}, gaussian σ {figure(math.sqrt(Fraction(variance)))}"
         case _:
-            return words
+            return ""
 
 
 def spent(entry: Entry) -> str:

@@ -80,7 +80,7 @@ def universe(dataset: Dataset) -> str:
 def domain(column: Column) -> str:
     """The declared values of a column."""
     words = _values(column)
-    return f"{words} or NULL" if column.nullable else words
+    return f"NULL or {words}" if column.nullable else words  # a cut leaves it
 
 
 def _values(column: Column) -> str:
@@ -107,7 +107,7 @@ def _listed(values: list[str]) -> str:
     shown: list[str] = []
     for value in values:
         if shown and len(", ".join([*shown, value])) > LONGEST:
-            return f"{', '.join(shown)}, … ({len(values):,} values)"
+            return f"{', '.join(shown)}, … ({len(values):,})"
         shown.append(value)
     return ", ".join(shown)
 

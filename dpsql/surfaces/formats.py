@@ -120,7 +120,7 @@ def summary(release: Release) -> list[str]:
     if release.reused:
         parts.append("released before")
     parts.append(priced(price, None if left is None else share(price, left)))
-    parts += [f"charged {amount}" for amount in _less(price, release.charged)]
+    parts += [f"charged {amount}" for amount in less(price, release.charged)]
     if left is not None:
         parts.append(f"ε left {figure(left.left.epsilon)}")
     return parts
@@ -132,12 +132,11 @@ def priced(price: Cost, part: float | None) -> str:
     return words if part is None else f"{words}, {percent(part)} of the grant"
 
 
-def _less(price: Cost, taken: Cost | None) -> list[str]:
-    """What the purse pays, where that is less than the price."""
-    if taken is None:
+def less(price: Cost, taken: Cost | None) -> list[str]:
+    """What the purse pays, where that is less than the price, as far as figures tell."""
+    if taken is None or figure(taken.epsilon) == figure(price.epsilon):
         return []
-    less = taken.rho < price.rho if price.delta else taken.epsilon < price.epsilon
-    if not less:
+    if not (taken.rho < price.rho if price.delta else taken.epsilon < price.epsilon):
         return []
     return [f"ε {figure(taken.epsilon)}" if taken.epsilon else "nothing"]
 
@@ -240,7 +239,7 @@ def plan_lines(plan: Plan, *, width: int | None = None, drawn: bool = True) -> I
     )
     part = None if plan.left is None else share(plan.price, plan.left)
     parts = [priced(plan.price, part)]
-    parts += [f"would take {amount}" for amount in _less(plan.price, plan.charged)]
+    parts += [f"would take {amount}" for amount in less(plan.price, plan.charged)]
     if plan.left is not None:
         parts.append(f"ε left {figure(plan.left.left.epsilon)}")
     if plan.after is not None and plan.after != plan.left:

@@ -12,6 +12,7 @@ from dpsql.surfaces.figures import figure, percent, share
 from dpsql.surfaces.formats import (
     candidate_table,
     json_lines,
+    less,
     markdown_grid,
     plan_grid,
     table_grid,
@@ -71,12 +72,7 @@ def _priced(price: Cost, charged: Cost | None, left: Budget | None, statements: 
     words = f"price ε {figure(price.epsilon)} for {together}"
     if left is not None:
         words += f", {percent(share(price, left))} of the grant"
-    less = charged is not None and (
-        charged.rho < price.rho if price.delta else charged.epsilon < price.epsilon
-    )
-    if charged is None or not less:
-        return [words]
-    return [words, f"charged {f'ε {figure(charged.epsilon)}' if charged.epsilon else 'nothing'}"]
+    return [words, *(f"charged {amount}" for amount in less(price, charged))]
 
 
 def notes_of(section: Section) -> list[str]:

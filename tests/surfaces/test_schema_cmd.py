@@ -52,7 +52,7 @@ def test_show_tells_the_domains_and_not_the_source(
         "hides all rows of any one pid; at most 2 rows of each are counted",
         "'01', '02'",
         "2025-01-01 to 2025-12-31, each week",
-        "0 to 200, in steps of 5 or NULL",
+        "NULL or 0 to 200, in steps of 5",
         "bins from 0, 10, 20.5",
         "false, true",
         "Where",

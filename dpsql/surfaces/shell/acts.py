@@ -169,10 +169,10 @@ def _paid(room: Room) -> None:
     width, drawn = _paper(room)
     rows = []
     for entry in entries:
-        number, when, _, dataset, what, _, statement = audit.row(entry)
-        rows.append([number, when, dataset, what, statement])
-    names = ("#", "when (UTC)", "dataset", "what", "statement")
-    right, whole = (True, False, False, False, False), (True, True, True, False, False)
+        number, when, _, dataset, _, _, statement = audit.row(entry)
+        rows.append([number, when[:16], dataset, audit.took(entry), audit.by(entry), statement])
+    names = ("#", "when (UTC)", "dataset", "took", "by", "statement")
+    right, whole = (True, *(False,) * 5), (True, True, True, True, False, False)
     room.outlet.write(table(names, rows, right, width=width, drawn=drawn, whole=whole))
 
 

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from dpsql.surfaces.shell.prompt import Reader
 
 DEEPEST = 10  # files that read each other
-HELLO = ["dpsql: answers are noisy and paid for", ".help lists commands", ".quit leaves"]
+HELLO = [
+    "dpsql: answers are noisy and paid for", "; ends a statement", ".help lists commands",
+    ".quit leaves",
+]  # fmt: skip
 
 
 class Room:

@@ -103,7 +103,7 @@ def test_log_alone_lists_what_its_user_paid_for(pipe: Pipe) -> None:
     assert pipe(".log\n")[1] == "nothing was charged yet\n"
     assert pipe("SELECT COUNT(*) FROM people WHERE age = 7;\n", "-u", "bob")[0] == 0
     code, out, _ = pipe(f"{GROUPED}\n.log\n")
-    assert code == 0 and "charge ρ 0.000" in out and "GROUP BY sex" in out
+    assert code == 0 and "│ ρ 0.000" in out and "GROUP BY sex" in out and "gaussian σ" in out
     assert "age = 7" not in out
 
 
