@@ -100,6 +100,8 @@ def syntax(text: Text, found: list[Token], error: EmptyError, answered: str) -> 
     index = next((i for i, token in enumerate(found) if token.start == place.start), 0)
     if index and found[index - 1].word == "IS":
         hint = f"= {word}; IS is for NULL, TRUE and FALSE"
+    elif word == ":":
+        hint += "; a parameter is written ? or $name"
     elif not at_end and word.lower() in RESERVED:
         hint += f'; a column or table of this name is written "{word}"'
     return text.refusal(

@@ -318,6 +318,9 @@ class Cursor:
         self._position += len(rows)
         return rows
 
+    def __repr__(self) -> str:
+        return str(self._releases[-1]) if self._releases else "<a cursor of dpsql, not asked yet>"
+
     def _repr_html_(self) -> str | None:
         return self._releases[-1]._repr_html_() if self._releases else None
 

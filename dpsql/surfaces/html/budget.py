@@ -61,8 +61,8 @@ def _dry(books: Books) -> Html:
     names = ("purse", "dataset", "left", "lasts", "paid a day")
     said = (
         f"Less than {percent(LOW)} left, or less than two weeks at the rate of the last {DAYS}"
-        " days (or since the first charge, where that is later). The rate is what was paid, not"
-        " what will be."
+        " days (of a newer purse: since its first charge, over a week at least). The rate is what"
+        " was paid, not what will be."
     )
     table = grid("Purses and caps, the nearest first", names, rows, (False,) * 4 + (True,))
     return section(title, name, el("p", said), boxed(table, title))

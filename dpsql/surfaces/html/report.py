@@ -181,8 +181,11 @@ def _tiles(given: Report) -> Html | None:
         return None
     count = sum(section.release.price is not None for section in given.sections)
     listed = [("Answers", f"{count:,}", "planned and paid together" if count > 1 else "")]
-    part = "" if left is None else f"{percent(share(price, left))} of the grant"
-    listed.append(("Price", f"ε {figure(price.epsilon)}", part or "nothing was charged"))
+    if price.epsilon:
+        part = "" if left is None else f"{percent(share(price, left))} of the grant"
+        listed.append(("Price", f"ε {figure(price.epsilon)}", part))
+    else:
+        listed.append(("Price", "nothing", "all from earlier releases"))
     if left is not None:
         granted = f"of ε {figure(left.granted.epsilon)} granted"
         listed.append(("Left", f"ε {figure(left.left.epsilon)}", granted))
@@ -195,6 +198,18 @@ def _tiles(given: Report) -> Html | None:
 def _cost(given: Report, shown: Sequence[_Shown]) -> Html | None:
     if given.price is None:
         return None
+    table = _prices(given, shown) if given.price.epsilon else None
+    return el(
+        "section",
+        el("h2", "What it cost", id="cost-h"),
+        el("p", _together(given)),
+        None if table is None else boxed(table, "Prices"),
+        aria_labelledby="cost-h",
+    )
+
+
+def _prices(given: Report, shown: Sequence[_Shown]) -> Html:
+    assert given.price is not None
     rows: list[list[Content]] = []
     for each in shown:
         if each.release.price is None:
@@ -205,18 +220,10 @@ def _cost(given: Report, shown: Sequence[_Shown]) -> Html | None:
             backend = each.release.backend
         link = el("a", inline(_plain(each.title)), href=f"#{each.name}-h")
         rows.append([link, backend, alone])
-    price = given.price
-    foot = ["All together", given.backend, figure(price.epsilon)]
+    foot = ["All together", given.backend, figure(given.price.epsilon)]
     names = ("Answer", "answered by", "ε by itself")
     caption = "The price of each answer by itself, with the noise that it has here, and of all"
-    table = grid(caption, names, rows, (False, False, True), foot=foot)
-    return el(
-        "section",
-        el("h2", "What it cost", id="cost-h"),
-        el("p", _together(given)),
-        boxed(table, "Prices"),
-        aria_labelledby="cost-h",
-    )
+    return grid(caption, names, rows, (False, False, True), foot=foot)
 
 
 def _together(given: Report) -> str:

@@ -29,7 +29,8 @@ class Scale:
 def numbers(low: float, high: float, most: int, *, tight: bool = False) -> Scale:
     """A scale of round numbers that holds `low` to `high`, with at most `most` steps.
 
-    A `tight` one ends where they do.
+    A `tight` one ends where they do, as does the part below 0 of any where a whole step would be
+    more than half empty: noise a little below 0 takes no room.
     """
     low, high = (min(max(end, -_FAR), _FAR) for end in (low, high))
     if not high - low > 1e-9 * max(abs(low), abs(high)):  # else marks would be one number
@@ -39,10 +40,13 @@ def numbers(low: float, high: float, most: int, *, tight: bool = False) -> Scale
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     if tight:
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    start = first * step
+    if not tight and start < low < 0 <= high and low - start > step / 2:
+        first, start = first + 1, low
     marks = [at * step for at in range(first, last + 1)]
     write = _writer(step, max(abs(low), abs(high)))
     ticks = tuple((mark, write(mark)) for mark in marks)
-    return Scale(low, high, ticks) if tight else Scale(marks[0], marks[-1], ticks)
+    return Scale(low, high, ticks) if tight else Scale(start, marks[-1], ticks)
 
 
 def _step(rough: float) -> float:

@@ -10,6 +10,7 @@ from dpsql.surfaces.html.markup import Content, Html, el, text
 from dpsql.surfaces.sheet import numeric
 
 ROWS = 100  # of a table; files of data have them all
+_MANY = 7  # columns, beyond which they stand closer
 _PAD = "\u2007"  # as wide as a digit
 
 
@@ -46,6 +47,7 @@ def grid(
         el("thead", line(names, "th")),
         el("tbody", (line(row) for row in rows)),
         None if foot is None else el("tfoot", line(foot)),
+        class_="dense" if len(names) > _MANY else None,
     )
 
 

@@ -109,13 +109,13 @@ class Tally:
     def rate(self, dataset: str, holder: str, pure: bool) -> float:
         """What a purse pays a day of late, in pico: over DAYS days, or since it first paid.
 
-        Over a day at least, for an hour says nothing of a week.
+        Over a week at least, for its first day says nothing of a purse's month.
         """
         lately = self.purses.get((dataset, holder))
         if lately is None:
             return 0.0
         past = (moment(self.latest) - moment(lately.first)).total_seconds() / 86_400
-        return lately.took.pico(pure) / min(max(past, 1.0), float(DAYS))
+        return lately.took.pico(pure) / min(max(past, 7.0), float(DAYS))
 
 
 def took(entry: Entry) -> Price:

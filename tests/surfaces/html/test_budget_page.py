@@ -125,6 +125,16 @@ def test_what_is_about_to_run_dry_is_listed(later: Later, variance: int, words: 
     assert {row[0] for row in found} == {"ann", "all users together"}
 
 
+def test_a_first_day_of_a_fifth_of_the_grant_is_no_alarm(later: Later) -> None:
+    with Ledger.memory() as ledger:
+        ledger.grant("ann", dataset="t", epsilon=1)
+        for _ in range(4):
+            spent(ledger, "ann", "t", 455)
+        root = checks.sound(of_books(read(ledger, None, later(0.1)), "t"))
+    assert rows(root, "Purses")[0][4].endswith("82 % of ρ")
+    assert "Nothing: every purse has 10 % or more left" in "".join(root.itertext())
+
+
 def test_a_purse_that_ended_or_was_never_used_says_so(later: Later) -> None:
     with Ledger.memory() as ledger:
         ledger.grant("ann", dataset="t", epsilon=1, until="2026-03-05")

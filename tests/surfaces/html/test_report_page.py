@@ -142,6 +142,7 @@ def test_an_answer_that_was_free_says_so_once(capsys: pytest.CaptureFixture[str]
     assert said(capsys, "-o", "x.html", "--reuse") == ("", "") and charges() == 1
     page = Path("x.html").read_text(encoding="utf-8")
     assert page.count("nswered from") == page.count("Answered from earlier releases") == 5
+    assert "all from earlier releases" in page and "0.0 %" not in page and "by itself" not in page
 
 
 def test_forty_answers_are_a_small_page_that_is_soon_made(release: Make) -> None:

@@ -47,6 +47,13 @@ def test_marks_read_well(low: float, high: float, words: list[str]) -> None:
     assert [word for _, word in numbers(low, high, 5).ticks] == words
 
 
+def test_a_little_noise_below_zero_takes_no_room() -> None:
+    scale = numbers(-21, 930, 5)
+    assert (scale.low, scale.ticks[0], scale.high) == (-21, (0, "0"), 1_000)
+    assert numbers(-210, 930, 4).low == -210
+    assert numbers(-290, 930, 4).low == -500
+
+
 @pytest.mark.parametrize(
     ("first", "last", "words"),
     [
