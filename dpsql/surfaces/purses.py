@@ -136,7 +136,8 @@ def purse_lines(
     yield f"  granted  {terms(purse.granted)}{until}"
     yield f"  spent    {terms(purse.spent)}"
     yield f"  left     {terms(purse.left)}"
-    words = f"{percent(part)} spent"
+    sign = "ρ" if purse.granted.delta else "ε"  # in which prices add up
+    words = f"{percent(part)} of {sign} spent"
     if bar:
         size = BAR if width is None else max(min(BAR, width - 2 - len(words) - 2), 5)
         full = min(math.ceil(part * size), size) if part > 0 else 0

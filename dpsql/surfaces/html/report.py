@@ -136,6 +136,8 @@ def _price(section: Section) -> str:
         return _FREE
     if alone is None:
         return "Paid together with the others."
+    if alone == release.price:
+        return f"Price: ε {figure(alone.epsilon)}."
     return f"By itself this answer would have cost ε {figure(alone.epsilon)}."
 
 
@@ -198,7 +200,8 @@ def _tiles(given: Report) -> Html | None:
 def _cost(given: Report, shown: Sequence[_Shown]) -> Html | None:
     if given.price is None:
         return None
-    table = _prices(given, shown) if given.price.epsilon else None
+    several = sum(each.release.price is not None for each in shown) > 1
+    table = _prices(given, shown) if several and given.price.epsilon else None
     return el(
         "section",
         el("h2", "What it cost", id="cost-h"),

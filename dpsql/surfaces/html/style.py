@@ -122,7 +122,7 @@ table{border-collapse:separate;border-spacing:0;min-width:100%;font-size:.9rem;l
 caption{text-align:left;padding:.55rem .85rem;font-size:.8125rem;color:var(--soft)}
 th,td{padding:.38rem 1.1rem .38rem .85rem;text-align:left;vertical-align:top;
 border-top:1px solid var(--grid)}
-.dense th,.dense td{padding-left:.6rem;padding-right:.6rem}
+.dense{font-size:.85rem}.dense th,.dense td{padding-left:.5rem;padding-right:.5rem}
 thead th{position:sticky;top:0;background:var(--panel);font-weight:600;white-space:nowrap;
 border-top:1px solid var(--rule);border-bottom:1px solid var(--rule);z-index:1}
 tbody tr:first-child>*{border-top:0}

@@ -73,7 +73,7 @@ def test_an_address_is_taken_wherever_a_ledger_is(
     budget(run, "group", "team", "bob", *there)
     ask(run, "alice", *there)
     run("explain", "people.duckdb", SQL, "-u", "alice", *there)
-    assert "1.0 % spent" in budget(run, "show", "alice", *there)
+    assert "1.0 % of ρ spent" in budget(run, "show", "alice", *there)
     assert SQL in budget(run, "log", *there)
     assert budget(run, "verify", *there).startswith("postgresql:///postgres: 3 entries")
     monkeypatch.setenv("DPSQL_LEDGER", address)
