@@ -163,7 +163,8 @@ class Clauses:
                     return ForeignSource("a sample of rows", span)
                 others = unknown(node, *known) + unknown(node.get("qualified_name", {}), "path")
                 if others:
-                    return ForeignSource(f"{others[0]} on a table", span)
+                    words = "AT (...)" if others[0] == "at_clause" else others[0]
+                    return ForeignSource(f"{words} on a table", span)
                 path = node.get("qualified_name", {}).get("path") or [
                     *filter(None, [node.get("catalog_name"), node.get("schema_name")]),
                     node["table_name"],

@@ -77,20 +77,21 @@ class Sources:
                 raise self._refuse(
                     f"{what} is not answered in FROM",
                     span,
-                    _SOURCE_HINTS.get(what, f"FROM one of: {self._listed()}"),
+                    _SOURCE_HINTS.get(what, f"FROM {self._listed()}"),
                 )
             case None:
                 raise self._refuse(
                     "there is no FROM",
                     self._text.fromless(),
-                    f"SELECT ... FROM one of: {self._listed()}",
+                    f"SELECT ... FROM {self._listed()}",
                 )
 
     def _refuse(self, reason: str, span: Span | None, hint: str) -> Refused:
         return self._text.refusal(reason, span, hint)
 
     def _listed(self) -> str:
-        return ", ".join(map(written, sorted(self._datasets))) or "(no dataset is declared)"
+        names = list(map(written, sorted(self._datasets)))
+        return names[0] if len(names) == 1 else f"one of: {', '.join(names)}"
 
     def _dataset(self, path: tuple[str, ...], span: Span | None) -> Scope:
         name = path[-1]
@@ -102,7 +103,7 @@ class Sources:
             from difflib import get_close_matches
 
             near = get_close_matches(name.lower(), self._datasets, 1, 0.6)
-            hint = f"FROM {written(near[0])}" if near else f"FROM one of: {self._listed()}"
+            hint = f"FROM {written(near[0])}" if near else f"FROM {self._listed()}"
             raise self._refuse(f"there is no dataset {'.'.join(path)!r}", span, hint)
         fields = tuple((c.name, Column(c.name)) for c in found.columns)
         return Scope(found, fields, frozenset({fold(name)}))
