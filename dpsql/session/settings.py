@@ -99,7 +99,9 @@ class Settings:
                 f"{' and '.join(given)} each decide what a statement costs: give one of them"
             )
         if not 0 < self.confidence <= 1 - 1e-9:
-            raise UsageError(f"confidence is above 0 and below 1, not {self.confidence!r}")
+            raise UsageError(
+                f"confidence is above 0 and below 1, not {self.confidence!r}: 0.95 is 95 %"
+            )
         if self.backend not in BACKENDS:
             raise UsageError(f"backend is one of {', '.join(BACKENDS)}, not {self.backend!r}")
         if self.objective not in OBJECTIVES:
@@ -212,4 +214,5 @@ def _number(name: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise UsageError(f"{name} is a number, not {value!r}") from None
+        also = ", or a percentage as '2%'," if name == "accuracy" else ","
+        raise UsageError(f"{name} is a number{also} not {value!r}") from None

@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 
 from dpsql.errors import NoGrant
-from dpsql.schema.files import require
 from dpsql.surfaces.budget_options import common, dataset_of, done, ledger_of, named
 from dpsql.surfaces.budget_report import budget_report
 from dpsql.surfaces.budget_shared import cap, group
@@ -89,6 +88,8 @@ def grant(
     """
     run.owner = True
     db, user = named(words)
+    from dpsql.schema.files import require
+
     require(db)
     name = dataset_of(db, schemas, dataset)
     with ledger_of(db, ledger, create=True) as book:

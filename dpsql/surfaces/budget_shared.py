@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from dpsql.errors import UsageError
-from dpsql.schema.files import require
 from dpsql.surfaces.aim import Aim
 from dpsql.surfaces.budget_options import common, dataset_of, done, ledger_of
 from dpsql.surfaces.number import NUMBER
@@ -106,6 +105,8 @@ def group(
     db, rest = database(words, len(words), "DB GROUP [USER]...")
     if not rest:
         raise UsageError("no group: give DB GROUP [USER]...")
+    from dpsql.schema.files import require
+
     require(db)
     name, users = rest[0], rest[1:]
     on = dataset_of(db, schemas, dataset)

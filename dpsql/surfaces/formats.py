@@ -128,6 +128,8 @@ def summary(release: Release) -> list[str]:
 
 def priced(price: Cost, part: float | None) -> str:
     """A price in words."""
+    if not price.epsilon:
+        return "free"
     words = f"price ε {figure(price.epsilon)} alone"
     return words if part is None else f"{words}, {percent(part)} of the grant"
 

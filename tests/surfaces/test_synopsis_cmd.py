@@ -112,7 +112,7 @@ def test_who_reads_a_synopsis_by_its_rows_is_told_what_that_took(
     _, _, err = run(capsys, "synopsis", "export", town, "main", "-o", out, "-u", "bob")
     assert "synopsis · price ε 1.00 alone" in err and "ε left" in err
     _, _, err = run(capsys, "synopsis", "export", town, "main", "-o", out, "-u", "bob")
-    assert "price ε 0 alone" in err
+    assert " · free · ε left" in err
 
 
 def test_so_many_rows_of_a_name_that_says_the_format(
