@@ -22,6 +22,7 @@ from tests.surfaces.html import browser as chromium
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.skipif(chromium.MISSING, reason=chromium.REASON)
+PAPER = 674  # pixels of A4 between its margins
 # Elements that stick out of the window, but for those in a box that scrolls by itself.
 OUT = """
 (() => {
@@ -164,13 +165,14 @@ def test_nothing_sticks_out_of_the_window(
 def test_a_page_prints_whole_and_dark_on_light(
     browser: chromium.Browser, pages: dict[str, Path], shots: Path, name: str
 ) -> None:
-    browser.open(pages[name], 1280, dark=True)
+    browser.open(pages[name], PAPER, dark=True)
     browser.call("Emulation.setEmulatedMedia", media="print",
                  features=[{"name": "prefers-color-scheme", "value": "dark"}])  # fmt: skip
     assert browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert browser.value(
         "[...document.querySelectorAll('.box')].every(e => e.scrollHeight <= e.clientHeight + 1)"
     ), "a table is cut on paper"
+    assert browser.value("document.documentElement.scrollWidth") <= PAPER
     browser.paper(shots / f"{name}.pdf")
     assert (shots / f"{name}.pdf").read_bytes().startswith(b"%PDF")
 
