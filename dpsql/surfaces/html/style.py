@@ -157,7 +157,8 @@ th,td,caption{padding-left:.65rem;padding-right:.65rem}.tiles{gap:.5rem}
 _PRINT = """body{font-size:10pt}header,main,footer{max-width:none;padding:0}
 .box,.charts+.box{max-height:none;overflow:visible;max-width:none}
 thead th{position:static;white-space:normal}table{font-size:8.5pt}th,td{padding:.25rem .5rem}
-.dense{font-size:7.5pt}.dense th,tbody th{overflow-wrap:anywhere}.dense th,.dense td{padding:.25rem .3rem}
+.dense{font-size:7.5pt}.dense th,.dense td{padding:.25rem .3rem}
+.dense th,tbody th{overflow-wrap:anywhere}
 section{break-before:auto;padding:1rem 0}figure,tr,.tiles{break-inside:avoid}
 .charts.two{grid-template-columns:repeat(auto-fit,minmax(18rem,1fr))}
 h2,h3,figcaption,caption{break-after:avoid}summary,a{color:inherit}
