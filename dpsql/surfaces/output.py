@@ -33,12 +33,12 @@ class Target:
     def __init__(self, path: Path) -> None:
         self.path = path
         real = Path(os.path.realpath(path))
-        self._special = real.exists() and not real.is_file()
+        self._special = path.exists() and not path.is_file()  # a pipe has no real path
         if real.is_dir():
             raise UsageError(f"cannot write {path}: it is a folder")
         self._real = real
         if self._special:
-            self._draft = real
+            self._draft = path
             return
         try:
             handle, draft = tempfile.mkstemp(prefix=f".{real.name}.", dir=real.parent)

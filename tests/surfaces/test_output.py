@@ -56,6 +56,17 @@ def test_a_device_is_written_and_not_replaced() -> None:
     assert not Path("/dev/null").is_file()
 
 
+def test_a_pipe_is_written() -> None:
+    """As `-o /dev/stdout` is, where another program reads it."""
+    reads, writes = os.pipe()
+    target = Target(Path(f"/dev/fd/{writes}"))
+    target.place(text_writer(["x"]))
+    target.discard()
+    os.close(writes)
+    with os.fdopen(reads) as read:
+        assert read.read() == "x\n"
+
+
 def test_a_missing_folder_is_found_before_anything_is_asked(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot write .*no such file"):
         Target(tmp_path / "missing" / "a.csv")
