@@ -92,7 +92,7 @@ def _foretold(
     Of a guess that nothing verifies no noise is known.
     """
     workload, archive = compiled.workload, session._archive(compiled.bound.dataset)
-    said = outlook(session, compiled, settings, archive, synopsis)
+    said = outlook(session, compiled, settings, archive, synopsis, balance)
     if isinstance(said, str):
         return said
     price = sum(rise.price.rho for rise in said.reads)

@@ -123,7 +123,9 @@ class _Asking:
 
     def answer(self) -> Release | str:
         self.archive.refresh()
-        said = outlook(self.session, self.compiled, self.settings, self.archive, self.synopsis)
+        said = outlook(
+            self.session, self.compiled, self.settings, self.archive, self.synopsis, self.balance
+        )
         if isinstance(said, str):
             return said
         if said.reads:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.accounting.ledger import Rise
+from dpsql.accounting.purse import Balance, Rise
 from dpsql.accounting.stored import Stored
 from dpsql.accounting.synopses import TABLES, Synopsis
 from dpsql.curator.quote import moved
@@ -109,11 +109,16 @@ class Outlook:
 
 
 def outlook(
-    session: Session, compiled: Compiled, settings: Settings, archive: Archive, synopsis: Synopsis
+    session: Session,
+    compiled: Compiled,
+    settings: Settings,
+    archive: Archive,
+    synopsis: Synopsis,
+    balance: Balance,
 ) -> Outlook | str:
     """What a synopsis would say of a statement; in words why it has nothing to say."""
     workload, name = compiled.workload, compiled.bound.dataset.name
-    if session.ledger.balance(session.user, name).grant.pure:
+    if balance.grant.pure:
         return PURE
     own = found = archive.find(workload)
     others = session._earlier.others(session.ledger, *archive.name[1:])
