@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.events import PICO
@@ -11,19 +12,19 @@ from dpsql.accounting.purse import Balance
 from dpsql.accounting.synopses import HOLDOUT, TABLES, Synopsis
 from dpsql.curator.curator import rise
 from dpsql.curator.quote import moved, quote
-from dpsql.mechanisms.expectation import answers
-from dpsql.mechanisms.junction import Entangled
 from dpsql.mechanisms.marginal import marginal
 from dpsql.mechanisms.noises import Noise, error
+from dpsql.mechanisms.uncertain import Floats
+from dpsql.mechanisms.verifier import Verifier
 from dpsql.planner import Asked, Terms, choose
 from dpsql.query.bind import Bound
 from dpsql.query.compile import Compiled
 from dpsql.release import Candidate, Cost, Plan, figure
 from dpsql.session import held, tell
 from dpsql.session.build import Head, build_plan
-from dpsql.session.bypass import foreseen, record_of
+from dpsql.session.bypass import foreseen
 from dpsql.session.learned import SYNOPSIS, UNVERIFIED
-from dpsql.session.picked import Outlook, check, exact, fitting, nothing, opened, outlook, pick
+from dpsql.session.picked import ENTANGLED, check, exact, fitting, nothing, opened, outlook, pick
 from dpsql.session.settings import Settings
 from dpsql.session.taught import lesson
 
@@ -105,9 +106,13 @@ def _foretold(
     if said.noises is None:
         notes.append(UNVERIFIED)
     if said.told is not None:
-        straight = _straight(session, compiled, balance, synopsis, said)
-        if straight is not None:
-            return straight
+        if not said.reads:  # what its user has not read yet makes no guesses
+            guesses = held.guesses(session, compiled.bound.dataset, archive, synopsis, workload)
+            if guesses is None:
+                return ENTANGLED
+            straight = _straight(session, compiled, balance, synopsis, said.told, guesses)
+            if straight is not None:
+                return straight
         if opened(session, synopsis, workload.size) is None:
             price, charged = price + said.told.event.rho, charged + said.told.event.rho
             notes.append("buys a gate for the guesses of this session")
@@ -131,22 +136,16 @@ def _cost(balance: Balance, rho: int) -> Cost:
 
 
 def _straight(
-    session: Session, compiled: Compiled, balance: Balance, synopsis: Synopsis, said: Outlook
+    session: Session,
+    compiled: Compiled,
+    balance: Balance,
+    synopsis: Synopsis,
+    told: Verifier,
+    guesses: Sequence[Floats],
 ) -> tuple[Candidate, tuple[Noise, ...] | None, tuple[str, ...]] | None:
-    """The table that is bought without asking a gate; None where one would be asked.
-
-    What its user has not read yet makes no guesses.
-    """
+    """The table that is bought without asking a gate; None where one would be asked."""
     workload, archive = compiled.workload, session._archive(compiled.bound.dataset)
-    if said.reads or said.told is None or not all(map(archive.holds, synopsis.charges)):
-        return None
-    if not record_of(session, synopsis, workload).ratio:
-        return None
-    try:
-        guesses = answers(held.fit(session, compiled.bound.dataset, archive, synopsis), workload)
-    except Entangled:
-        return None
-    why = foreseen(session, archive, synopsis, compiled, guesses, said.told)
+    why = foreseen(session, archive, synopsis, compiled, guesses, told)
     if not why:
         return None
     given = lesson(session, compiled, synopsis)

@@ -28,6 +28,7 @@ from dpsql.query.linear import Workload
 from dpsql.schema import Dataset
 from dpsql.session.affordable import fits
 from dpsql.session.build import Lines, widest
+from dpsql.session.passed import Whole, again
 from dpsql.session.settings import Settings
 from dpsql.session.wanted import accuracy, wanted
 
@@ -39,12 +40,14 @@ PURE = "the grant is pure (delta = 0), and what was measured for it has no pure 
 TOO_LITTLE = (
     "too little is left for all that it may come to: what is read, a gate, and a table or answer"
 )
+ENTANGLED = "its columns are too entangled for the synopsis"
 NOT_ACCURATE = "its tables are not as accurate as was asked"
 _CHOSEN = (
     "which tables were chosen for it is known once they are read: what follows from none of them is"
     " then bought in another way"
 )
 _AT_BEST = "at best: how far its database errs is known once it is read"
+_PASSED = "it passed a gate of this session, and is said again: nothing will be charged"
 _GUESSES = 256  # guesses of a statement that a gate is asked about
 
 
@@ -99,13 +102,14 @@ class Outlook:
 
     `told` is the gate of a guess that is to be verified. `reads` are the rises of what is to be
     read for it, that this user has not paid yet; where what was chosen is known only then, the
-    noise is what it is at best, and a `note` says so.
+    noise is what it is at best, and a `note` says so. `again` is what passed a gate before.
     """
 
     noises: tuple[Noise, ...] | None
     reads: tuple[Rise, ...]
     told: Verifier | None = None
     note: str = ""
+    again: list[Whole] | None = None
 
 
 def outlook(
@@ -159,8 +163,15 @@ def outlook(
         if not _affordable(session, compiled, settings, reads, 0):
             return TOO_LITTLE
         return Outlook(best, reads, note=_CHOSEN)
+    why = refused(compiled, synopsis)
+    if not why and (known := again(session, archive, synopsis, workload)) is not None:
+        near = promised(compiled, settings, archive, known[1])
+        if near is not None:
+            return Outlook(near, (), note=_PASSED, again=known[0])
     if not settings.strict and settings.accuracy is None:
         return Outlook(None, reads)
+    if why:
+        return why
     told = verifier_of(session, compiled, settings, archive, synopsis)
     if isinstance(told, str):
         return told
@@ -242,14 +253,8 @@ def nothing(lines: Lines) -> Lines:
     return tuple((None,) * len(line) for line in lines)
 
 
-def verifier_of(
-    session: Session,
-    compiled: Compiled,
-    settings: Settings,
-    archive: Archive,
-    synopsis: Synopsis,
-) -> Verifier | str:
-    """What the gate for the guesses of a statement is, or is to be; in words why there is none."""
+def refused(compiled: Compiled, synopsis: Synopsis) -> str:
+    """In words why no gate is asked about the guesses of a statement; else nothing."""
     workload, dataset = compiled.workload, compiled.bound.dataset
     if workload.size > _GUESSES:
         return f"a gate is asked about at most {_GUESSES} guesses of a statement"
@@ -260,13 +265,36 @@ def verifier_of(
         return "a gate is asked about counts, and this statement adds up values"
     if synopsis.step != TABLES and workload.size > 1:
         return f"it learns by {synopsis.step} steps, from one count at a time"
+    return ""
+
+
+def verifier_of(
+    session: Session,
+    compiled: Compiled,
+    settings: Settings,
+    archive: Archive,
+    synopsis: Synopsis,
+) -> Verifier | str:
+    """What the gate for the guesses of a statement is, or is to be; in words why there is none.
+
+    Gates can be asked about them (`refused`).
+    """
+    workload, unit = compiled.workload, count_unit(compiled.bound.dataset)
     known = opened(session, synopsis, workload.size)
     if known is None and not synopsis.updates:
         return "it has no updates left"
     found = known.told if known else following(session, unit, synopsis)
-    if not narrow(compiled, settings, archive, bounds(workload, found.most(settings.confidence))):
+    if promised(compiled, settings, archive, found) is None:
         return "its gate is not as accurate as was asked"
     return found
+
+
+def promised(
+    compiled: Compiled, settings: Settings, archive: Archive, gate: Verifier
+) -> tuple[Noise, ...] | None:
+    """What is known of guesses that a gate let pass; None where that is not as was asked."""
+    found = bounds(compiled.workload, gate.most(settings.confidence))
+    return found if narrow(compiled, settings, archive, found) else None
 
 
 def following(session: Session, unit: int, synopsis: Synopsis) -> Verifier:

@@ -48,7 +48,7 @@ class Learned:
     trained: dict[object, Training] = field(default_factory=dict)
     gates: dict[tuple[str, str], Opened] = field(default_factory=dict)
     records: dict[tuple[str, str, bool], Record] = field(default_factory=dict)
-    verified: dict[object, Opened] = field(default_factory=dict)  # by query and guess
+    verified: dict[object, tuple[int, Opened]] = field(default_factory=dict)  # `session.passed`
     bought: int = 0
     asking: Renewed = field(default_factory=Renewed)
 

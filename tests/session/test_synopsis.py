@@ -123,10 +123,36 @@ def test_guesses_that_are_near_are_free_once_a_gate_is_bought(session: Session) 
     paid = spent(session)
     other = "SELECT age, COUNT(*) AS n FROM town WHERE sex = 'female' AND smoker GROUP BY age"
     for question in (NOT_TOLD, other, NOT_TOLD, other):
+        plan = session.explain(question, backend="synopsis")
         free = session.answer(question, backend="synopsis")
-        assert free.backend == "synopsis" and free.reused and within(free)
+        assert free.backend == plan.backend == "synopsis" and free.reused and within(free)
+        assert plan.charged == free.charged and plan.stderr == free.stderr
         assert "nothing was charged" in free.notes
     assert spent(session) == paid
+
+
+def test_guesses_that_passed_are_foretold_as_they_are_said_again(uneven: Session) -> None:
+    """Within the same interval, though their gate is closed since, and all updates are spent."""
+    uneven.synopses.create("main", COLUMNS, rho=1.0, method="pmw", ways=1, updates=1)
+    near = ["SELECT COUNT(*) AS n FROM town WHERE region = 'N' AND smoker", "SELECT COUNT(*) AS n"
+            " FROM town WHERE age = 3 AND smoker", "SELECT COUNT(*) AS n FROM town WHERE age = 3"
+            " AND smoker AND region IN ('E', 'S')"]  # fmt: skip
+    first = {sql: uneven.answer(sql, backend="synopsis") for sql in near}
+    for far in (FAR, None):
+        for sql in near[::-1]:
+            plan = uneven.explain(sql, backend="synopsis")
+            again = uneven.answer(sql.replace(" AND ", "  AND "), backend="synopsis")
+            assert again.charged == plan.charged and again.charged.rho == 0, plan.notes
+            assert (again.rows, again.low, again.high) == (
+                first[sql].rows, first[sql].low, first[sql].high,
+            )  # fmt: skip
+            assert plan.stderr == again.stderr
+            assert any("passed a gate" in note for note in plan.notes)
+        if far is not None:
+            assert "has learnt it" in str(uneven.answer(far, backend="synopsis").notes)
+    assert not uneven._learned.gates and not uneven.synopses.listed()[0].updates
+    fresh = uneven.explain(near[0].replace("'N'", "'E'"), backend="synopsis")
+    assert "no updates left" in fresh.notes[0] and fresh.charged.rho > 0
 
 
 @pytest.fixture
