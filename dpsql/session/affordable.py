@@ -25,9 +25,10 @@ def fits(balance: Balance, rises: Sequence[Rise], more: int) -> bool:
     return True
 
 
-def require(balance: Balance, price: Price) -> None:
-    """Raise BudgetExceeded, of the first purse that does not hold so much more."""
-    for each in (balance, *balance.others):
-        after = each.spent + price
-        if not holds(each.grant, after):
-            raise BudgetExceeded(excess(each.grant, each.spent, price, after))
+def require(rise: Rise) -> None:
+    """Raise BudgetExceeded, of the first purse that would not hold it."""
+    for before, after in zip(
+        (rise.before, *rise.before.others), (rise.after, *rise.after.others), strict=True
+    ):
+        if not holds(before.grant, after.spent):
+            raise BudgetExceeded(excess(before.grant, before.spent, rise.price, after.spent))

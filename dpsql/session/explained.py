@@ -6,8 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from dpsql.accounting.ledger import Rise
-from dpsql.curator.curator import rise
 from dpsql.curator.quote import moved
+from dpsql.curator.rises import rise
 from dpsql.errors import NoGrant, UsageError
 from dpsql.planner import Choice, Terms, candidates
 from dpsql.query.bind import Probe

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from dpsql.accounting.events import PICO
 from dpsql.accounting.purse import Balance
 from dpsql.accounting.synopses import HOLDOUT, TABLES, Synopsis
-from dpsql.curator.curator import rise
 from dpsql.curator.quote import moved, quote
+from dpsql.curator.rises import rise
 from dpsql.mechanisms.marginal import marginal
 from dpsql.mechanisms.noises import Noise, error
 from dpsql.mechanisms.uncertain import Floats

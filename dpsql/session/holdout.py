@@ -19,10 +19,10 @@ from dpsql.accounting.clock import now
 from dpsql.accounting.events import PICO, Gaussian
 from dpsql.accounting.stored import Stored
 from dpsql.accounting.synopses import Synopsis, check_name, made
-from dpsql.curator.curator import rise
 from dpsql.curator.engines.duckdb import DuckDBEngine
 from dpsql.curator.public import rows_of
 from dpsql.curator.quote import GaussianNoise, moved
+from dpsql.curator.rises import rise
 from dpsql.errors import UsageError
 from dpsql.mechanisms import gaussian
 from dpsql.mechanisms.training import MOST, Training

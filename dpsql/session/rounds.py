@@ -17,8 +17,8 @@ from dpsql.accounting.clock import now
 from dpsql.accounting.stored import Stored
 from dpsql.accounting.synopses import Synopsis, check_name, made
 from dpsql.curator.chooser import Chooser
-from dpsql.curator.curator import rounds_rise
 from dpsql.curator.quote import moved
+from dpsql.curator.rises import rounds_rise
 from dpsql.errors import UsageError
 from dpsql.mechanisms import mwem, smalldb
 from dpsql.mechanisms.purchase import CELLS

@@ -19,8 +19,8 @@ import numpy as np
 from dpsql.accounting.clock import now
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.synopses import Synopsis, check_name, made
-from dpsql.curator.curator import rise
 from dpsql.curator.quote import GaussianNoise, quote
+from dpsql.curator.rises import rise
 from dpsql.errors import UsageError
 from dpsql.mechanisms import gaussian
 from dpsql.mechanisms.marginals import Marginals, marginals
