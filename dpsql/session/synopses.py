@@ -143,6 +143,7 @@ class Synopses:
         """
         from dpsql.planner import Asked
         from dpsql.session import holdout, rounds, synopsis
+        from dpsql.session.buying import create, predicted
         from dpsql.session.learning import Learning
         from dpsql.session.queried import queried
 
@@ -170,15 +171,15 @@ class Synopses:
             held = holdout.designed(
                 session, name, declared, columns, training, users, learning, asked
             )
-            return (holdout.predicted if explain else holdout.create)(session, held)
+            return (predicted if explain else create)(session, held)
         if learning.chosen:
             names = synopsis.columns_of(name, declared, columns, None)
-            made = rounds.designed(session, name, names, listed, users, learning, asked)
-            return rounds.predicted(session, made) if explain else rounds.create(session, made)
+            found = rounds.designed(session, name, names, listed, users, learning, asked)
+            return (predicted if explain else create)(session, found)
         design = synopsis.designed(
             session, name, declared, columns, sets, ways, users, learning, asked
         )
-        return (synopsis.predicted if explain else synopsis.create)(session, design)
+        return (predicted if explain else create)(session, design)
 
     def _require_granted(self, dataset: str, users: Sequence[str], delta: float | None) -> None:
         """Raises UsageError for who may not ask at all, and for a delta that is not the grant's."""
