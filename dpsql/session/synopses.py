@@ -216,16 +216,16 @@ class Synopses:
         rows = [
             (
                 s.name, ", ".join(s.columns), len(s.sets) + s.rounds, s.method, s.updates,
-                s.rho / PICO if s.updates else None, s.user, s.at, s.snapshot == now,
+                s.rho / PICO if s.updates else None, s.user, s.at, _whom(s), s.snapshot == now,
             )
             for s in self.listed(declared.name)
         ]  # fmt: skip
         names = (
             "name", "columns", "tables", "method", "updates_left", "rho_each", "bought_by", "at",
-            "current",
+            "asked_by", "current",
         )  # fmt: skip
         types = ("VARCHAR", "VARCHAR", "BIGINT", "VARCHAR", "BIGINT", "DOUBLE", "VARCHAR",
-                 "VARCHAR", "BOOLEAN")  # fmt: skip
+                 "VARCHAR", "VARCHAR", "BOOLEAN")  # fmt: skip
         stale = any(not row[-1] for row in rows)
         notes = ("the data changed since: what is not current answers nothing",) if stale else ()
         return tell.table(names, types, rows, notes)
@@ -261,3 +261,10 @@ class Synopses:
         if buyer != user:
             raise UsageError(f"synopsis {name} was bought by {buyer}, who alone can drop it")
         ledger.synopses.drop(where, name)
+
+
+def _whom(synopsis: Synopsis) -> str:
+    """Who may ask it, in words."""
+    if synopsis.users is None:
+        return "everybody with a grant"
+    return ", ".join(dict.fromkeys((synopsis.user, *synopsis.users)))

@@ -210,6 +210,8 @@ def test_others_pay_once_for_what_they_read_and_the_cap_does_not_pay_again(
     for user in ("bob", "carol"):
         town.ledger.grant(user, dataset="town", epsilon=100)
     session.synopses.create("main", COLUMNS, rho=0.1, users=["bob"])
+    shown = session.synopses.shown()
+    assert shown.rows[0][shown.columns.index("asked_by")] == "alice, bob"
     (cap,) = town.ledger.caps()
     with (
         opened(town, session.database, "bob") as bob,
