@@ -44,7 +44,7 @@ from dpsql.accounting.refusals import Regranted, excess, require_room
 from dpsql.accounting.releases import Releases
 from dpsql.accounting.shelf import book_at
 from dpsql.accounting.states import Known, States
-from dpsql.accounting.steps import rise_of, risen, taken
+from dpsql.accounting.steps import Course, rise_of, taken
 from dpsql.accounting.synopses import Synopses
 from dpsql.errors import BudgetExceeded, LedgerError
 
@@ -257,12 +257,13 @@ class Ledger:
         `charge` does.
         """
         check_names(user, dataset)
-        parts = ((Price.of(one), told) for one, told in ((event, footprint), *then))
 
         def question(page: Page) -> Rise:
-            paying = payers.payers(page, user, dataset, _now())
-            payers.newly_about(paying[-1].purse, people)
-            return risen(self._states, page, paying, parts, snapshot)
+            course = Course(self._states, page, payers.payers(page, user, dataset, _now()))
+            payers.newly_about(course.paying[-1].purse, people)
+            for one, told in ((event, footprint), *then):
+                course.pay(Price.of(one), told, snapshot)
+            return course.rise
 
         return self._until_ended(lambda: self._book.read(question))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpsql.accounting import payers
@@ -55,29 +55,45 @@ def taken(
     return steps
 
 
-def risen(
-    states: States,
-    page: Page,
-    paying: Sequence[payers.Payer],
-    parts: Iterable[tuple[Price, Footprint | None]],
-    snapshot: str,
-) -> Rise:
-    """What charges for some releases of a snapshot, one after the other, would do."""
-    known: dict[str, Known] = {}
-    now, price, steps = list(paying), NOTHING, list[Step]()
-    for at, (each, footprint) in enumerate(parts, page.last() + 1):
-        steps = taken(states, page, now, each, footprint, snapshot, at, known)
-        then = []
+class Course:
+    """Charges after each other, of which none is made: what they would do to the purses."""
+
+    def __init__(self, states: States, page: Page, paying: Sequence[payers.Payer]) -> None:
+        self._states, self._page, self._before = states, page, paying
+        self._seq, self._known = page.last(), dict[str, Known]()
+        self.paying, self._price, self._exact = list(paying), NOTHING, False
+
+    def pay(
+        self,
+        price: Price,
+        footprint: Footprint | None,
+        snapshot: str,
+        due: Collection[str] | None = None,
+    ) -> None:
+        """One charge more, which all purses pay, or those of the holders that are `due`."""
+        self._seq += 1
+        now = [p for p in self.paying if due is None or p.purse.user in due]
+        steps = taken(
+            self._states, self._page, now, price, footprint, snapshot, self._seq, self._known
+        )
+        after: dict[str, payers.Payer] = {}
         for payer, step in zip(now, steps, strict=True):
             purse = payer.purse
             joint = purse.joint
             if step.trial is not None:
-                known[purse.user] = step.trial.known
+                self._known[purse.user] = step.trial.known
                 joint = step.trial.known.joint
-            after = purse.after(step.after, joint, purse.people)
-            then.append(payers.Payer(after, payer.grant))
-        now, price = then, price + each
-    return rise_of(price, paying, now, steps)
+            paid = purse.after(step.after, joint, purse.people)
+            after[purse.user] = payers.Payer(paid, payer.grant)
+        self.paying = [after.get(payer.purse.user, payer) for payer in self.paying]
+        self._price += price
+        self._exact = bool(steps and steps[0].exact)
+
+    @property
+    def rise(self) -> Rise:
+        """What all of them would do together."""
+        before, after = payers.balance(self._before), payers.balance(self.paying)
+        return Rise(self._price, before, after, self._exact)
 
 
 def rise_of(

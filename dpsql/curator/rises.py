@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dpsql.accounting.events import AboveThreshold, Gaussian, Rounds, Selection
 from dpsql.accounting.footprint import Footprint
 from dpsql.accounting.ledger import Ledger, Rise
@@ -52,6 +54,25 @@ def told_rise(
         snapshot=people_of(dataset, snapshot),
         people=people(dataset),
     )
+
+
+def read_rise(
+    ledger: Ledger,
+    user: str,
+    dataset: Dataset,
+    snapshot: str,
+    seqs: Sequence[int],
+    event: AboveThreshold | None = None,
+) -> Rise:
+    """What reading the releases of some entries would take, and then a gate for anything.
+
+    Raises NoGrant, and LedgerError where there is no such release.
+    """
+    then = []
+    if event is not None:
+        told = Footprint.constant(Price.of(event))
+        then = [(event, told, people_of(dataset, snapshot))]
+    return ledger.reads.rise(user, dataset.name, *seqs, then=then)
 
 
 def counted_rise(

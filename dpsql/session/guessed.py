@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.events import PICO
@@ -19,17 +20,30 @@ from dpsql.mechanisms.verifier import Verifier
 from dpsql.planner import Asked, Terms, choose
 from dpsql.query.bind import Bound
 from dpsql.query.compile import Compiled
-from dpsql.release import Candidate, Cost, Plan, figure
+from dpsql.release import Budget, Candidate, Cost, Plan, figure
 from dpsql.session import held, tell
 from dpsql.session.build import Head, build_plan
 from dpsql.session.bypass import foreseen
 from dpsql.session.learned import SYNOPSIS, UNVERIFIED
-from dpsql.session.picked import ENTANGLED, check, exact, fitting, nothing, opened, outlook, pick
+from dpsql.session.picked import ENTANGLED, check, exact, fitting, nothing, outlook, pick
 from dpsql.session.settings import Settings
 from dpsql.session.taught import lesson
 
 if TYPE_CHECKING:
     from dpsql.session.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """Price and error of what a synopsis says, its noise, notes, and what is left then.
+
+    Of a guess that nothing verifies no noise is known.
+    """
+
+    candidate: Candidate
+    noises: tuple[Noise, ...] | None
+    notes: tuple[str, ...]
+    after: Budget
 
 
 def guessed(
@@ -46,10 +60,9 @@ def guessed(
     found = _foretold(session, compiled, settings, balance, synopsis)
     if isinstance(found, str):
         return found
-    candidate, noises, notes = found
+    candidate, noises = found.candidate, found.noises
     left, charged = tell.budget(balance), candidate.charged
-    free = charged is not None and not (charged.rho or charged.epsilon)
-    head = Head(SYNOPSIS, candidate.price, charged, left, notes, after=left if free else None)
+    head = Head(SYNOPSIS, candidate.price, charged, left, found.notes, after=found.after)
     listed: tuple[Candidate, ...] = (candidate,)
     if settings.accuracy is None:  # beside what plain noise at the price asked for would say
         terms, asked = Terms.of(balance.grant), Asked(settings.epsilon, settings.rho)
@@ -82,24 +95,21 @@ def offered(
     found = _foretold(session, compiled, settings, balance, synopsis)
     if isinstance(found, str):
         return (), (f"synopsis {synopsis.name} does not answer: {found}",)
-    return (found[0],), (f"synopsis {synopsis.name} would answer, too: SET backend = synopsis",)
+    return (found.candidate,), (
+        f"synopsis {synopsis.name} would answer, too: SET backend = synopsis",
+    )
 
 
 def _foretold(
     session: Session, compiled: Compiled, settings: Settings, balance: Balance, synopsis: Synopsis
-) -> tuple[Candidate, tuple[Noise, ...] | None, tuple[str, ...]] | str:
-    """Price and error of what a synopsis says, its noise, and notes; in words why there is none.
-
-    Of a guess that nothing verifies no noise is known.
-    """
+) -> Foreseen | str:
+    """What a synopsis says of a statement; in words why it says nothing."""
     workload, archive = compiled.workload, session._archive(compiled.bound.dataset)
     said = outlook(session, compiled, settings, archive, synopsis, balance)
     if isinstance(said, str):
         return said
-    price = sum(rise.price.rho for rise in said.reads)
-    charged = sum(rise.charged.rho for rise in said.reads)
     notes = [f"synopsis {synopsis.name}"]
-    if price:
+    if said.reads:
         notes.append(f"reads what {synopsis.user} bought for it, once")
     if said.note:
         notes.append(said.note)
@@ -113,8 +123,7 @@ def _foretold(
             straight = _straight(session, compiled, balance, synopsis, said.told, guesses)
             if straight is not None:
                 return straight
-        if opened(session, synopsis, workload.size) is None:
-            price, charged = price + said.told.event.rho, charged + said.told.event.rho
+        if said.new:
             notes.append("buys a gate for the guesses of this session")
         price_of = figure(synopsis.rho / 2 / PICO)
         single = synopsis.step != TABLES or synopsis.method == HOLDOUT
@@ -124,8 +133,11 @@ def _foretold(
             f" buys {what} for rho {price_of} more"
         )
     rmse = math.inf if said.noises is None else error(workload, said.noises)
-    alone, taken = (_cost(balance, rho) for rho in (price, charged))
-    return Candidate(SYNOPSIS, alone, rmse, taken), said.noises, tuple(notes)
+    taken = said.taken
+    price, charged = (0, 0) if taken is None else (taken.price.rho, taken.charged.rho)
+    candidate = Candidate(SYNOPSIS, _cost(balance, price), rmse, _cost(balance, charged))
+    after = tell.budget(balance if taken is None else taken.after)
+    return Foreseen(candidate, said.noises, tuple(notes), after)
 
 
 def _cost(balance: Balance, rho: int) -> Cost:
@@ -142,7 +154,7 @@ def _straight(
     synopsis: Synopsis,
     told: Verifier,
     guesses: Sequence[Floats],
-) -> tuple[Candidate, tuple[Noise, ...] | None, tuple[str, ...]] | None:
+) -> Foreseen | None:
     """The table that is bought without asking a gate; None where one would be asked."""
     workload, archive = compiled.workload, session._archive(compiled.bound.dataset)
     why = foreseen(session, archive, synopsis, compiled, guesses, told)
@@ -161,4 +173,5 @@ def _straight(
     alone, charged = _cost(balance, event.rho), _cost(balance, taken.charged.rho)
     rmse = math.inf if noises is None else error(workload, noises)
     notes = (f"synopsis {synopsis.name}", f"{why}: {given.what} is measured, and learnt")
-    return Candidate(SYNOPSIS, alone, rmse, charged), noises, notes
+    candidate = Candidate(SYNOPSIS, alone, rmse, charged)
+    return Foreseen(candidate, noises, notes, tell.budget(taken.after))
