@@ -70,6 +70,9 @@ def pick(session: Session, dataset: Dataset, workload: Workload, snapshot: str) 
         return found
     mine = _asked(session, dataset, snapshot)
     known = "; ".join(f"{s.name} has {', '.join(s.columns)}" for s in mine)
+    older = [s.name for s in _known(session, dataset) if s.snapshot != snapshot]
+    if older and not mine:
+        known = f"the data have changed since {', '.join(older)} was made; make one of these data"
     raise UsageError(
         f"no synopsis of {dataset.name} that {session.user} may ask has all of"
         f" {', '.join(sorted(columns(workload)))}:"
@@ -94,8 +97,12 @@ def fitting(
 
 def _asked(session: Session, dataset: Dataset, snapshot: str) -> list[Synopsis]:
     """The synopses of a state of the data that this user may ask."""
+    return [s for s in _known(session, dataset) if s.snapshot == snapshot]
+
+
+def _known(session: Session, dataset: Dataset) -> list[Synopsis]:
     listed = session.ledger.synopses.listed(dataset.name)
-    return [s for s in listed if s.snapshot == snapshot and s.may_ask(session.user)]
+    return [s for s in listed if s.may_ask(session.user)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,10 +266,12 @@ def test_a_changed_table_has_no_synopsis(town: Any) -> None:
     with opened(town, path) as session:
         session.synopses.create("main", COLUMNS, rho=0.1)
         session.answer(TOLD, backend="synopsis")
+        assert not any("changed" in note for note in session.synopses.export("main", 9).notes)
     filled(town, "c", "i % 5 = 0", "i % 4")
     with opened(town, path) as session:
-        with pytest.raises(UsageError, match="no synopsis of town"):
+        with pytest.raises(UsageError, match="no synopsis of town .* changed since main was made"):
             session.answer(TOLD, backend="synopsis")
+        assert "the data have changed" in session.synopses.export("main", 9).notes[0]
         assert session.synopses.shown().rows[0][-1] is False
         session.synopses.create("main", COLUMNS, rho=0.1)  # the name is free again
         assert session.answer(TOLD, backend="synopsis").backend == "synopsis"
