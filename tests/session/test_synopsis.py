@@ -269,7 +269,7 @@ def test_a_changed_table_has_no_synopsis(town: Any) -> None:
         assert not any("changed" in note for note in session.synopses.export("main", 9).notes)
     filled(town, "c", "i % 5 = 0", "i % 4")
     with opened(town, path) as session:
-        with pytest.raises(UsageError, match="no synopsis of town .* changed since main was made"):
+        with pytest.raises(UsageError, match=r"no synopsis of town .* changed since main was made"):
             session.answer(TOLD, backend="synopsis")
         assert "the data have changed" in session.synopses.export("main", 9).notes[0]
         assert session.synopses.shown().rows[0][-1] is False
