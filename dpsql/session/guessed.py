@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.accounting.events import PICO
 from dpsql.accounting.purse import Balance
-from dpsql.accounting.synopses import HOLDOUT, TABLES, Synopsis
+from dpsql.accounting.synopses import Synopsis
 from dpsql.curator.quote import moved, quote
 from dpsql.curator.rises import rise
 from dpsql.mechanisms.marginal import marginal
@@ -126,11 +126,14 @@ def _foretold(
         if said.new:
             notes.append("buys a gate for the guesses of this session")
         price_of = figure(synopsis.rho / 2 / PICO)
-        single = synopsis.step != TABLES or synopsis.method == HOLDOUT
-        what = "its answer" if single else "the table of its columns"
+        given = lesson(session, compiled, synopsis)
+        buys = "is bought by itself"
+        if not isinstance(given, str):
+            what = "its answer" if given.what == "it" else given.what
+            buys = f"buys {what} for rho {price_of} more"
         notes.append(
             "not told by its tables: a guess, free where a gate finds it near; one that is far off"
-            f" buys {what} for rho {price_of} more"
+            f" {buys}"
         )
     rmse = math.inf if said.noises is None else error(workload, said.noises)
     taken = said.taken
