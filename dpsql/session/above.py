@@ -106,7 +106,7 @@ def answered(session: Session, ask: Ask, params: Any, chosen: Settings) -> Relea
         notes: tuple[str, ...] = ("answered from an earlier release: nothing was charged",)
     else:
         if gated.half is not None:
-            require(bought(session, compiled, gated.half, gated.event))
+            require(bought(session, compiled, gated.half, gated.event, settings))
         told, receipt, notes = _bought(session, ask, gated, balance)
         charged, left = receipt.charged, receipt.after
     paid = gated.price if gated.kept is not None else tell.price(charged, terms)

@@ -106,6 +106,7 @@ def bought(
     compiled: Compiled,
     half: Halves,
     event: AboveThreshold | Selection,
+    settings: Settings,
     *,
     look: bool = False,
 ) -> Rise:
@@ -113,11 +114,11 @@ def bought(
 
     Which groups are found makes no difference to it, unless some of them were asked about before.
     """
-    dataset = compiled.bound.dataset
-    return counted_rise(
-        session.ledger, session.user, dataset, session._snapshot(dataset, look=look), event,
-        compiled.workload, half.noise, half.most,
-    )  # fmt: skip
+    dataset, workload = compiled.bound.dataset, compiled.workload
+    place = session.ledger, session.user, dataset, session._snapshot(dataset, look=look)
+    if _known(session, dataset, workload, half, settings) is not None:
+        return told_rise(*place, event, workload)
+    return counted_rise(*place, event, workload, half.noise, half.most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +152,12 @@ def priced(
         if half is not None and balance is not None:
             taken = _beside(session, compiled, half, kept, settings)
             price = price if taken is None else tell.price(taken.price, terms)
+    elif half is not None and balance is not None:
+        taken = bought(session, compiled, half, event, settings, look=True)
+        if taken.price.rho > event.rho:
+            price = _plus(price, half, terms)
     elif half is not None:
         price = _plus(price, half, terms)
-        if balance is not None:
-            taken = bought(session, compiled, half, event, look=True)
     elif balance is not None:
         dataset = compiled.bound.dataset
         taken = told_rise(
@@ -227,20 +230,22 @@ def with_counts(
     else:
         session._calls.paid = charge.total
         assert release.price is not None
-        paid = earlier.rho + found.charged.rho
+        paid = earlier + found.charged
         masks = counts(compiled)
         lines = [masks[place] for place in places]
-        price = tell.price(Price(_pico(release.price) + found.price, None), terms)
+        price = release.price
+        if found.price:
+            price = tell.price(Price(_pico(price) + found.price, None), terms)
         return dataclasses.replace(
             release,
             rows=_filled(release.rows, lines, found.values),
             stderr=_filled(release.stderr, lines, found.stderr),
             low=_filled(release.low, lines, found.low),
             high=_filled(release.high, lines, found.high),
-            price=price if price.rho else release.price,
-            charged=tell.price(Price(paid, None), terms) if paid else tell.nothing(terms),
+            price=price,
+            charged=tell.price(paid, terms) if paid.rho else tell.nothing(terms),
             left=tell.budget(session.ledger.balance(session.user, dataset.name)),
-            reused=not paid,
+            reused=not paid.rho,
             notes=(*release.notes, *found.notes),
         )
     raise failure

@@ -87,7 +87,7 @@ def answered(session: Session, ask: Ask, params: Any, chosen: Settings) -> Relea
         notes: tuple[str, ...] = ("answered from an earlier release: nothing was charged",)
     else:
         if found.half is not None:
-            require(bought(session, compiled, found.half, found.event))
+            require(bought(session, compiled, found.half, found.event, settings))
         told, receipt, notes = _bought(session, ask, found, balance)
         charged, left = receipt.charged, receipt.after
     place = told.answers.index(True)
