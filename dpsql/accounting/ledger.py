@@ -14,7 +14,6 @@ import datetime
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from types import TracebackType
 from typing import Literal, TypeVar
@@ -44,7 +43,8 @@ from dpsql.accounting.reads import Reads
 from dpsql.accounting.refusals import Regranted, excess, require_room
 from dpsql.accounting.releases import Releases
 from dpsql.accounting.shelf import book_at
-from dpsql.accounting.states import Known, States, Trial
+from dpsql.accounting.states import Known, States
+from dpsql.accounting.steps import Course, rise_of, taken
 from dpsql.accounting.synopses import Synopses
 from dpsql.errors import BudgetExceeded, LedgerError
 
@@ -52,18 +52,6 @@ T = TypeVar("T")
 __all__ = ["Balance", "Entry", "Grant", "Ledger", "Price", "Receipt", "Regranted", "Rise"]
 
 BATCH = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """What a purse will have spent, and its state then, where the release has a footprint."""
-
-    after: Price
-    trial: Trial | None
-
-    @property
-    def exact(self) -> bool | None:
-        return None if self.trial is None else self.trial.exact
 
 
 class Ledger:
@@ -220,7 +208,7 @@ class Ledger:
             if grant is not None and paying[0].grant != grant:
                 raise Regranted(f"{user} has another grant on {dataset}; nothing was charged")
             first_of = payers.newly_about(paying[-1].purse, people)
-            steps = self._steps(page, paying, price, footprint, snapshot, seq)
+            steps = taken(self._states, page, paying, price, footprint, snapshot, seq)
             for payer, step in zip(paying, steps, strict=True):
                 if payer.grant is None:
                     require_room(step.after)
@@ -245,7 +233,7 @@ class Ledger:
             ))  # fmt: skip
             if also is not None:
                 also(page, seq)
-            return Receipt(_rise(price, paying, after, steps), seq), known
+            return Receipt(rise_of(price, paying, after, steps), seq), known
 
         receipt, known = self._logged(change)
         for purse, state in known:
@@ -261,48 +249,23 @@ class Ledger:
         footprint: Footprint | None = None,
         snapshot: str = "",
         people: str = "",
+        then: Sequence[tuple[Event, Footprint]] = (),
     ) -> Rise:
         """What `charge` would do now, to the last digit, whether the purses hold it or not.
 
-        Raises NoGrant, and UsageError as `charge` does.
+        With `then`, what it and these after it would do together. Raises NoGrant, and UsageError as
+        `charge` does.
         """
         check_names(user, dataset)
-        price = Price.of(event)
 
         def question(page: Page) -> Rise:
-            seq = page.last() + 1
-            paying = payers.payers(page, user, dataset, _now())
-            payers.newly_about(paying[-1].purse, people)
-            steps = self._steps(page, paying, price, footprint, snapshot, seq)
-            after = [payer.at(step.after) for payer, step in zip(paying, steps, strict=True)]
-            return _rise(price, paying, after, steps)
+            course = Course(self._states, page, payers.payers(page, user, dataset, _now()))
+            payers.newly_about(course.paying[-1].purse, people)
+            for one, told in ((event, footprint), *then):
+                course.pay(Price.of(one), told, snapshot)
+            return course.rise
 
         return self._until_ended(lambda: self._book.read(question))
-
-    def _steps(
-        self,
-        page: Page,
-        paying: Sequence[payers.Payer],
-        price: Price,
-        footprint: Footprint | None,
-        snapshot: str,
-        seq: int,
-    ) -> list[_Step]:
-        """What each purse will have spent. Purses that paid for the same so far share the work."""
-        done: dict[tuple[str, Price], _Step] = {}
-        steps = []
-        for payer in paying:
-            purse = payer.purse
-            alike = (purse.joint, purse.spent)
-            step = done.get(alike)
-            if step is None:
-                step = _Step(purse.spent + price, None)
-                if footprint is not None:
-                    trial = self._states.trial(page, purse, price, footprint, snapshot, seq)
-                    step = _Step(trial.after, trial)
-                done[alike] = step
-            steps.append(step)
-        return steps
 
     def balance(self, user: str, dataset: str) -> Balance:
         """What is granted and spent where `user` pays first, and in `others` where as well.
@@ -384,13 +347,3 @@ class Ledger:
 def _latest(page: Page) -> str:
     """The latest time known: the clock's, or the latest that the ledger has seen."""
     return max(_now(), page.seen())
-
-
-def _rise(
-    price: Price,
-    before: Sequence[payers.Payer],
-    after: Sequence[payers.Payer],
-    steps: Sequence[_Step],
-) -> Rise:
-    exact = bool(steps[0].exact)
-    return Rise(price, payers.balance(before), payers.balance(after), exact)

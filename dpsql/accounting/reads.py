@@ -10,17 +10,28 @@ bounds is what its holders learn together, and they knew the release already.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dpsql.accounting import payers
 from dpsql.accounting.book import Book, Page
 from dpsql.accounting.clock import now
+from dpsql.accounting.events import Event
 from dpsql.accounting.filter import holds
 from dpsql.accounting.footprint import Footprint
-from dpsql.accounting.purse import Entry, Grant, Payment, Price, Purse, Receipt, Rise
+from dpsql.accounting.purse import (
+    NOTHING,
+    Entry,
+    Grant,
+    Payment,
+    Price,
+    Purse,
+    Receipt,
+    Rise,
+)
 from dpsql.accounting.refusals import Regranted, excess, require_room
 from dpsql.accounting.states import Known, States, Trial
+from dpsql.accounting.steps import Course
 from dpsql.errors import BudgetExceeded, LedgerError
 
 Change = Callable[[Page], Receipt]
@@ -32,12 +43,31 @@ class Reads:
     def __init__(self, book: Book, write: Callable[[Change], Receipt], states: States) -> None:
         self._book, self._write, self._states = book, write, states
 
-    def rise(self, user: str, dataset: str, seq: int) -> Rise:
-        """What reading the release of entry `seq` would cost, whether the purses hold it or not.
+    def rise(
+        self,
+        user: str,
+        dataset: str,
+        *seqs: int,
+        then: Sequence[tuple[Event, Footprint, str]] = (),
+    ) -> Rise:
+        """What reading the releases of some entries would cost, one after the other, whether the
+        purses hold it or not; `then` what is charged after that, of a snapshot.
 
         Raises NoGrant, and LedgerError where there is no such release.
         """
-        return self._book.read(lambda page: self._step(page, user, dataset, seq).rise)
+
+        def question(page: Page) -> Rise:
+            course = Course(self._states, page, payers.payers(page, user, dataset, now()))
+            for seq in seqs:
+                source = _source(page, dataset, seq)
+                footprint = _footprint(source) if source.footprint else None
+                due = _due(page, user, course.paying, source)
+                course.pay(source.price or NOTHING, footprint, source.snapshot, due)
+            for event, footprint, snapshot in then:
+                course.pay(Price.of(event), footprint, snapshot)
+            return course.rise
+
+        return self._book.read(question)
 
     def charge(
         self,
@@ -96,18 +126,14 @@ class Reads:
         return receipt
 
     def _step(self, page: Page, user: str, dataset: str, seq: int) -> _Step:
-        from dpsql.accounting.guard import at
-
-        source = at(page, seq)
-        if source is None or source.price is None or source.dataset != dataset:
-            raise LedgerError(f"entry {seq} is no release of {dataset}")
+        source = _source(page, dataset, seq)
         paying = payers.payers(page, user, dataset, now())
-        paid = {payment.purse for payment in source.payments}
-        number, price = page.last() + 1, source.price
+        number, price = page.last() + 1, source.price or NOTHING
         due: list[tuple[payers.Payer, Price, Trial | None]] = []
         after = []
+        wanted = _due(page, user, paying, source)
         for payer in paying:
-            if payer is paying[-1] or payer.purse.user in paid or _knows(page, user, payer, source):
+            if payer.purse.user not in wanted:
                 after.append(payer)
                 continue
             spent = payer.purse.spent + price
@@ -133,6 +159,26 @@ class _Step:
     source: Entry
     rise: Rise
     due: list[tuple[payers.Payer, Price, Trial | None]]
+
+
+def _source(page: Page, dataset: str, seq: int) -> Entry:
+    """The entry of a release."""
+    from dpsql.accounting.guard import at
+
+    source = at(page, seq)
+    if source is None or source.price is None or source.dataset != dataset:
+        raise LedgerError(f"entry {seq} is no release of {dataset}")
+    return source
+
+
+def _due(page: Page, user: str, paying: Sequence[payers.Payer], source: Entry) -> frozenset[str]:
+    """Of the purses that pay for a user, the holders of those that pay for reading an entry."""
+    paid = {payment.purse for payment in source.payments}
+    return frozenset(
+        payer.purse.user
+        for payer in paying[:-1]
+        if payer.purse.user not in paid and not _knows(page, user, payer, source)
+    )
 
 
 def _note(seq: int) -> str:

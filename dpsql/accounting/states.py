@@ -83,10 +83,20 @@ class States:
         return kept
 
     def trial(
-        self, page: Page, purse: Purse, price: Price, footprint: Footprint, snapshot: str, seq: int
+        self,
+        page: Page,
+        purse: Purse,
+        price: Price,
+        footprint: Footprint,
+        snapshot: str,
+        seq: int,
+        known: Known | None = None,
     ) -> Trial:
-        """What it would do to pay for a release that becomes entry `seq`."""
-        known = self.current(page, purse)
+        """What it would do to pay for a release that becomes entry `seq`.
+
+        The purse's state is `known` where another than the page's is meant.
+        """
+        known = known or self.current(page, purse)
         state = known.state.copy()
         before = purse.spent
         after = state.pay(before, price, footprint, snapshot, seq)

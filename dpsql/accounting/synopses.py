@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from dpsql.errors import LedgerError, UsageError
 VERSION = 1
 HOLDOUT = "holdout"  # the method of a synopsis that guesses by a public table
 TABLES = "tables"  # the step of a synopsis that learns whole tables
+_READ = 64
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
@@ -84,6 +86,7 @@ class Synopsis:
         return packed({"version": VERSION, **dataclasses.asdict(self)})
 
     @classmethod
+    @functools.lru_cache(_READ)  # the same few are looked for by every question
     def from_text(cls, text: str) -> Synopsis:
         """What `to_text` wrote. Raises ValueError for anything else."""
         try:

@@ -22,21 +22,22 @@ from numpy.typing import NDArray
 from dpsql.accounting.book import Page
 from dpsql.accounting.events import AboveThreshold, Event, Law, NoisyMax, Rounds, Selection
 from dpsql.accounting.footprint import Footprint
-from dpsql.accounting.ledger import Grant, Ledger, Receipt, Rise
+from dpsql.accounting.ledger import Grant, Ledger, Receipt
 from dpsql.accounting.purse import Price
 from dpsql.curator import chooser, select
 from dpsql.curator import noise as samplers
 from dpsql.curator.cells import Cells, project
 from dpsql.curator.engines.protocol import Engine
-from dpsql.curator.footprint import footprint, touched
+from dpsql.curator.footprint import touched
 from dpsql.curator.gate import Gate, require
 from dpsql.curator.quiet import quiet
 from dpsql.curator.quote import GaussianNoise, LaplaceNoise, Noise, quote
+from dpsql.curator.rises import footprint_of, people, people_of
 from dpsql.curator.sealed import Sealed, unseal
 from dpsql.errors import SourceError, UsageError
 from dpsql.query.linear import Workload
 from dpsql.query.strategy import Strategy
-from dpsql.schema import Dataset, Neighbours
+from dpsql.schema import Neighbours
 
 T = TypeVar("T")
 
@@ -107,7 +108,7 @@ class Curator:
             noisy = tuple(self._noisy(asked, noise, snapshot))
             return Measurement(noisy, event, receipt, snapshot)
 
-        told = _footprint(asked, dataset, noise)
+        told = footprint_of(asked, dataset, noise)
         return self._charged(event, told, snapshot, statement, paid, grant, token, work, also)
 
     def gate(
@@ -229,8 +230,8 @@ class Curator:
             event,
             statement=statement,
             footprint=told,
-            snapshot=_people_of(dataset, snapshot),
-            people=_people(dataset),
+            snapshot=people_of(dataset, snapshot),
+            people=people(dataset),
             grant=grant,
             token=token,
             also=also,
@@ -307,80 +308,3 @@ class Curator:
         while self._bytes > _CACHE_BYTES and len(self._counts) > 1:
             _, dropped = self._counts.popitem(last=False)
             self._bytes -= unseal(dropped).nbytes
-
-
-def rise(
-    ledger: Ledger,
-    user: str,
-    dataset: Dataset,
-    snapshot: str,
-    asked: Workload | Strategy,
-    noise: Noise,
-) -> Rise:
-    """What `measure` would take from the purses of `user` on this snapshot; free, reads no row.
-
-    Raises NoGrant.
-    """
-    return ledger.rise(
-        user,
-        dataset.name,
-        quote(asked, dataset, noise),
-        footprint=_footprint(asked, dataset, noise),
-        snapshot=_people_of(dataset, snapshot),
-        people=_people(dataset),
-    )
-
-
-def told_rise(
-    ledger: Ledger,
-    user: str,
-    dataset: Dataset,
-    snapshot: str,
-    event: AboveThreshold | Selection,
-    listed: Workload,
-) -> Rise:
-    """What `gate` or `select` would take for listed queries; free, reads no row. Raises NoGrant."""
-    return ledger.rise(
-        user,
-        dataset.name,
-        event,
-        footprint=touched(listed, dataset, Price.of(event)),
-        snapshot=_people_of(dataset, snapshot),
-        people=_people(dataset),
-    )
-
-
-def rounds_rise(ledger: Ledger, user: str, dataset: Dataset, snapshot: str, event: Rounds) -> Rise:
-    """What `rounds` would take; free, reads no row. Raises NoGrant."""
-    return ledger.rise(
-        user,
-        dataset.name,
-        event,
-        footprint=Footprint.constant(Price.of(event)),
-        snapshot=_people_of(dataset, snapshot),
-        people=_people(dataset),
-    )
-
-
-def _footprint(asked: Workload | Strategy, dataset: Dataset, noise: Noise) -> Footprint:
-    if isinstance(asked, Workload):
-        return footprint(asked, dataset, noise)
-    from dpsql.curator import mixed
-
-    assert isinstance(noise, GaussianNoise)  # `quote` refused others
-    return mixed.footprint(asked, dataset, noise.variance)
-
-
-def _people_of(dataset: Dataset, snapshot: str) -> str:
-    """What releases must share for their losses to be those of the same people.
-
-    Where rows are only added, a row keeps its cell in every later state of the table.
-    """
-    return f"append-only {dataset.digest}" if dataset.append_only else snapshot
-
-
-def _people(dataset: Dataset) -> str:
-    """Whose losses the ledger adds up. Another bound on their rows makes them no other people."""
-    unit = dataset.unit.column
-    each = "each row" if unit is None else f"all rows of each {unit}"
-    return f"{each} ({dataset.neighbours.value})"

@@ -45,7 +45,7 @@ def _path(spec: _Spec, kept: tuple[int, ...]) -> Any:
     text = f"{','.join(word(axes) for axes, _ in spec)}->{word(kept)}"
     shapes = [shape for _, shape in spec]
     how = "greedy" if len(spec) > _MANY else "auto"
-    _, told = opt_einsum.contract_path(text, *shapes, shapes=True, optimize=how)
+    path, told = opt_einsum.contract_path(text, *shapes, shapes=True, optimize=how)
     if told.largest_intermediate > CELLS:
         raise Entangled(f"a table of {int(told.largest_intermediate):,} cells is over {CELLS:,}")
-    return opt_einsum.contract_expression(text, *shapes, optimize=how)
+    return opt_einsum.contract_expression(text, *shapes, optimize=path)

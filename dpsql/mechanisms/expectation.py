@@ -20,10 +20,11 @@ from dpsql.mechanisms.contraction import Tensor, contracted
 from dpsql.mechanisms.factors import Factored
 from dpsql.mechanisms.junction import Entangled, Floats
 from dpsql.query.linear import Block, TableOf, Term, Weight, Workload, classes, product
-from dpsql.query.predicate import TRUE, And, Leaf, Predicate, leaves, mentioned, truth
+from dpsql.query.predicate import TRUE, And, Leaf, Predicate, Truth, leaves, mentioned, truth
 
 Ints = NDArray[np.int64]
 
+_ONE = np.zeros(1, np.int64)  # the id of the one group there is
 _JOINT = 1 << 16  # cells of a joint distribution that is formed, and kept, for a query
 
 
@@ -83,6 +84,9 @@ def _connected(parts: Sequence[Part]) -> list[list[Part]]:
 
 def _split(state: Factored, all_of: Domain, parts: Sequence[Part]) -> Split:
     """Connected parts on atoms: the mean over each atom of their product."""
+    match parts:
+        case [Part(domain=Domain(names=(name,)), condition=Leaf(table=truths))]:
+            return _of_column(state, name, truths)
     names = tuple(n for n in all_of.names if any(n in p.domain.names for p in parts))
     domain = all_of.project(names)
     tables = [table for part in parts for table in part.tables()]
@@ -119,6 +123,15 @@ def _split(state: Factored, all_of: Domain, parts: Sequence[Part]) -> Split:
         else:
             table = np.tensordot(sizes / len(each.of), table, axes=(0, axis))
     return Split(Tensor(tuple(reversed(kept)), table), listed)
+
+
+def _of_column(state: Factored, name: str, truths: Truth) -> Split:
+    """A condition on one column: the part of each atom's codes for which it is TRUE."""
+    holds = truths == TRUE
+    if name not in state.atoms:
+        return Split(Tensor((), np.array([np.count_nonzero(holds) / len(holds)])), _ONE)
+    found = np.bincount(state.atoms[name], holds) / state.counts[name]
+    return Split(Tensor((name,), found[:, None]), _ONE)
 
 
 def _summed(table: Floats, axis: int, atom: Ints, share: Floats) -> Floats:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpsql.accounting.book import Name
 from dpsql.accounting.releases import Releases
 from dpsql.accounting.stored import Stored
-from dpsql.mechanisms.lines import changes
+from dpsql.mechanisms.lines import changes, interacts
 from dpsql.query.canon import Family
 from dpsql.query.linear import Classes, numbered
 
@@ -43,6 +43,7 @@ class Kept:
         self._stored: dict[int, Stored | None] = {}
         self._unread: dict[int, Columns] = {}
         self._by_key: dict[str, list[int]] = {}
+        self._sets: dict[int, frozenset[Columns]] = {}  # on which single queries of each depend
         # by column: what the releases up to a charge tell apart, and where on its lines it shows
         self._told: dict[str, tuple[int, Classes | None]] = {}
         self._changes: dict[str, tuple[int, NDArray[np.bool_]]] = {}
@@ -58,6 +59,7 @@ class Kept:
         other.columns, other._stored = self.columns.copy(), self._stored.copy()
         other._unread = self._unread.copy()
         other._by_key = {key: list(seqs) for key, seqs in self._by_key.items()}
+        other._sets = dict(self._sets)
         other._told, other._changes = dict(self._told), dict(self._changes)
         return other
 
@@ -85,6 +87,7 @@ class Kept:
             seq, _ = self.columns.popitem(last=False)
             self._stored.pop(seq, None)
             self._unread.pop(seq, None)
+            self._sets.pop(seq, None)
 
     def add(self, seq: int, stored: Stored) -> None:
         """A release of this process."""
@@ -137,15 +140,25 @@ class Kept:
 
     def may_follow(self, family: Family) -> bool:
         """Whether nothing speaks against a family's queries being combinations of what was
-        measured: where they change, some of those do as well.
+        measured: where they change, some of those do as well, and where they link columns, some
+        of those are about all of these.
         """
         for name, classes in family.classes.items():
             told = self._told_apart(name)
             if told is None or not _coarser(classes, told):
                 return False
-        return all(
-            not (changes(family, name) & ~self._changed(name)).any() for name in family.classes
-        )
+        if any((changes(family, name) & ~self._changed(name)).any() for name in family.classes):
+            return False
+        return not interacts(family) or self._links(frozenset(family.classes))
+
+    def _links(self, names: Columns) -> bool:
+        """Whether a release says anything of columns together, and not of each by itself."""
+        for seq in [seq for seq, columns in self.columns.items() if names <= columns]:
+            if seq not in self._sets:
+                self._sets[seq] = _sets(self.read(seq))
+            if any(names <= own for own in self._sets[seq]):
+                return True
+        return False
 
     def _told_apart(self, name: str) -> Classes | None:
         """The classes of a column that all releases together tell apart; None for nothing."""
@@ -218,6 +231,16 @@ class Kept:
         """Whether a release is kept that was measured through a strategy, or in rounds."""
         stored = self.read(seq)
         return stored is not None and (bool(stored.mixes) or stored.apart)
+
+
+def _sets(stored: Stored | None) -> frozenset[Columns]:
+    """On which columns single queries of a release depend. What a strategy measured for some
+    queries may be about the columns of all of them."""
+    if stored is None:
+        return frozenset()
+    if stored.mixes:
+        return frozenset({frozenset(stored.columns)})
+    return frozenset(frozenset(family.classes) for family in stored.families)
 
 
 def _coarser(merged: Ints, finer: Classes) -> bool:

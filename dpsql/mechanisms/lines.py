@@ -3,7 +3,9 @@
 What is a combination of measured queries is the same in two cells that no measured query tells
 apart. That is looked at along lines, on which one column takes all of its values and the others
 stay: between which neighbours on a line does some measured query change? A query that changes
-elsewhere follows from nothing. One that passes may still not follow; least squares then tells.
+elsewhere follows from nothing. And where it links all of its columns, which no sum of functions of
+fewer of them does, so does some measured query. One that passes may still not follow; least squares
+then tells.
 """
 
 from __future__ import annotations
@@ -41,6 +43,20 @@ def changes(family: Family, name: str) -> Bools:
     found: Bools = np.zeros((count, len(own) - 1), np.bool_)
     found[:, at - 1] = (groups[0] != groups[1]) | (weights[0] != weights[1])
     return found
+
+
+def interacts(family: Family) -> bool:
+    """Whether a lone query is no sum of functions of all but one of its columns each.
+
+    Such a sum has no differences along all columns at once. Averaged over the columns that the
+    query has not, what was measured of no superset of its columns is such a sum.
+    """
+    if len(family.origin) != 1:
+        return False  # not looked at
+    found = family.weights.reshape(family.shape)  # 0 where nobody is counted
+    for axis in range(found.ndim):
+        found = np.diff(found, axis=axis)
+    return bool(found.any())
 
 
 @functools.lru_cache(256)  # the same for all queries of a column

@@ -13,9 +13,9 @@ FREE beta / (k (k + 1)); these sum to less than FREE beta, however many there ar
 - all guesses that the gates of a session let pass are within their bounds, together, with
   probability 1 - FREE beta: they are where each Z_k is below its j_k, and Z_k is drawn after all
   that decides whether there is a k-th gate, so that the k-th fails with probability beta_k at most;
-- each answer of the session misses with probability beta at most, whatever was said before and made
-  it be asked: it misses as a guess only where a gate has failed, and else as a measurement, whose
-  fresh noise misses with probability (1 - FREE) beta given all that came before it.
+- the k-th answer of the session, for each k, misses with probability beta at most, however what was
+  said before made it be asked: it misses as a guess only where a gate has failed, and else as a
+  measurement, whose fresh noise misses with probability (1 - FREE) beta given all before it.
 
 Were all of beta each gate's, and each measurement's, a question whose guess is just beyond the
 bound would miss twice: beta at the gate, and beta again when it is measured. And gates would have
@@ -23,6 +23,13 @@ to share it in any case: one that has failed stays open and goes on to answer, o
 closes and is followed by another, so that after k far guesses a gate that fails is in force with up
 to k times its beta. What the first tables of a synopsis tell is asked of no gate, and has all of
 beta.
+
+**Beta is that of each numbered answer, not conditional on the history.** Before a session begins
+its k-th answer misses with probability beta at most, for each k and whatever it will be asked. It
+is no probability given what was seen since: where the open gate's Z_k came out large, which the
+guesses that it let pass may hint at, all that it lets pass is in doubt at once. Nor does it hold
+for an answer that was picked by what it says, the largest, or one above a bound, without intervals
+that hold for all that it was picked from; those of free guesses do.
 """
 
 from __future__ import annotations

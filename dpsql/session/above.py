@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.accounting.events import AboveThreshold
-from dpsql.accounting.purse import NOTHING, Balance, Price, Receipt
+from dpsql.accounting.purse import NOTHING, Balance, Receipt
 from dpsql.accounting.told import Told, question
-from dpsql.curator.curator import told_rise
 from dpsql.curator.gate import monotone
 from dpsql.curator.quote import moved
 from dpsql.errors import LedgerError, NoGrant, UsageError
@@ -37,7 +36,7 @@ from dpsql.session import largest, tell
 from dpsql.session.affordable import require
 from dpsql.session.asked import check_delta
 from dpsql.session.charge import Charge
-from dpsql.session.counted import Halves, halves, outlook, plus, with_counts
+from dpsql.session.counted import Halves, bought, halves, priced, with_counts
 from dpsql.session.earlier import NOT_KEPT, REUSE
 from dpsql.session.listed import counts, listed
 from dpsql.session.settings import Settings
@@ -79,6 +78,11 @@ class Gated:
         """Of the gate."""
         return tell.nothing(self.terms) if self.kept is not None else cost(self.event, self.terms)
 
+    def found(self, told: Told) -> list[int]:
+        """The places of the groups that were found."""
+        places: list[int] = np.flatnonzero(told.answers)[: self.first.count].tolist()
+        return places
+
     def bounds(self, event: AboveThreshold) -> tuple[int, int]:
         """The least count of groups that are found, the largest of the others; both at once."""
         level = (1.0 + self.settings.confidence) / 2.0
@@ -102,15 +106,16 @@ def answered(session: Session, ask: Ask, params: Any, chosen: Settings) -> Relea
         notes: tuple[str, ...] = ("answered from an earlier release: nothing was charged",)
     else:
         if gated.half is not None:
-            require(balance, Price(gated.event.rho + gated.half.most, None))
+            require(bought(session, compiled, gated.half, gated.event, settings))
         told, receipt, notes = _bought(session, ask, gated, balance)
         charged, left = receipt.charged, receipt.after
     paid = gated.price if gated.kept is not None else tell.price(charged, terms)
     release = _release(session, gated, told, paid, tell.budget(left), notes)
     if gated.half is None:
         return release
-    places = np.flatnonzero(told.answers)[: gated.first.count].tolist()
-    return with_counts(session, ask, compiled, places, gated.half, settings, release, charged)
+    return with_counts(
+        session, ask, compiled, gated.found(told), gated.half, settings, release, charged
+    )
 
 
 def _bought(
@@ -149,31 +154,20 @@ def foretold(session: Session, ask: Ask, params: Any, chosen: Settings) -> Plan:
         return largest.foretold(session, ask, params, chosen)
     compiled, settings = listed(session, ask, params, chosen)
     dataset, workload = compiled.bound.dataset, compiled.workload
-    budget: Budget | None = None
+    balance: Balance | None = None
     try:
         balance = session.ledger.balance(session.user, dataset.name)
-        terms, budget = Terms.of(balance.grant), tell.budget(balance)
+        terms = Terms.of(balance.grant)
     except NoGrant:
         if settings.epsilon is None and settings.rho is None:
             raise
         terms = _WITHOUT
     check_delta(ask, terms.delta)
-    gated = _gated(session, ask, compiled, settings, terms, kept=budget is not None)
-    charged: Cost | None = None
-    after = budget
+    gated = _gated(session, ask, compiled, settings, terms, kept=balance is not None)
+    kept = None if gated.kept is None else gated.found(gated.kept)
+    told = priced(session, compiled, gated.half, gated.event, kept, settings, balance, terms)
     notes = _meaning(gated, gated.event if gated.kept is None else gated.kept.gate)
-    if gated.kept is not None:
-        charged = gated.price
-    elif budget is not None:
-        snapshot = session._snapshot(dataset, look=True)
-        rise = told_rise(session.ledger, session.user, dataset, snapshot, gated.event, workload)
-        charged, after = tell.price(rise.charged, terms), tell.budget(rise.after)
-        notes += tell.shortage(rise)
-    candidates, cheaper = _candidates(gated, charged)
-    price = gated.price
-    if gated.half is not None:
-        more, charged = outlook(gated.half, charged, terms)
-        price, after, notes = plus(price, gated.half, terms), None, (*notes, *more)
+    candidates, cheaper = _candidates(gated, told.charged)
     done = planned(compiled, session._grid(dataset))
     found = moved(workload, dataset)
     nothing = tuple((None,) * len(compiled.names) for _ in done.rows)
@@ -183,17 +177,17 @@ def foretold(session: Session, ask: Ask, params: Any, chosen: Settings) -> Plan:
         done.rows,
         nothing,
         backend=SPARSE if gated.kept is None else REUSE,
-        price=price,
+        price=told.price,
         candidates=candidates,
         sensitivity=float(gated.event.sensitivity),
         sensitivity_exact=found.exact,
         cells=workload.domain.cells,
         queries=workload.size,
-        left=budget,
-        notes=(*notes, *cheaper),
+        left=None if balance is None else tell.budget(balance),
+        notes=(*notes, *told.notes, *cheaper),
         dataset=dataset.name,
-        charged=charged,
-        after=after,
+        charged=told.charged,
+        after=told.after,
     )
 
 
@@ -280,7 +274,7 @@ def _release(
     """The rows of the groups that were found, in the order in which they were asked."""
     compiled = gated.compiled
     done = planned(compiled, session._grid(gated.dataset))
-    found = np.flatnonzero(told.answers)[: gated.first.count].tolist()
+    found = gated.found(told)
     asked = len(told.answers) if len(found) < gated.first.count else found[-1] + 1
     least, _ = gated.bounds(told.gate)
     masks = counts(compiled)

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dpsql.accounting.filter import holds
-from dpsql.accounting.purse import Balance, Price, Rise
+from dpsql.accounting.purse import Price, Rise
 from dpsql.accounting.refusals import excess
 from dpsql.errors import BudgetExceeded
 
 
-def fits(balance: Balance, rises: Sequence[Rise], more: int) -> bool:
-    """Whether every purse that would pay holds some rises, and `more` in pico of rho, all of them.
-
-    Several rises are taken at their prices: what they come to together depends on their order.
-    """
-    own = sum(r.charged.rho if len(rises) == 1 else r.price.rho for r in rises)
-    if not holds(balance.grant, balance.spent + Price(own + more, None)):
-        return False
-    for at, other in enumerate(balance.others):
-        raised = sum(r.after.others[at].spent_rho - r.before.others[at].spent_rho for r in rises)
-        if not holds(other.grant, other.spent + Price(raised + more, None)):
-            return False
-    return True
+def fits(rise: Rise, more: int) -> bool:
+    """Whether every purse that would pay holds a rise, and `more` in pico of rho beside it."""
+    after = (rise.after, *rise.after.others)
+    return all(holds(each.grant, each.spent + Price(more, None)) for each in after)
 
 
-def require(balance: Balance, price: Price) -> None:
-    """Raise BudgetExceeded, of the first purse that does not hold so much more."""
-    for each in (balance, *balance.others):
-        after = each.spent + price
-        if not holds(each.grant, after):
-            raise BudgetExceeded(excess(each.grant, each.spent, price, after))
+def require(rise: Rise) -> None:
+    """Raise BudgetExceeded, of the first purse that would not hold it."""
+    for before, after in zip(
+        (rise.before, *rise.before.others), (rise.after, *rise.after.others), strict=True
+    ):
+        if not holds(before.grant, after.spent):
+            raise BudgetExceeded(excess(before.grant, before.spent, rise.price, after.spent))

@@ -19,19 +19,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.accounting.events import PICO, Gaussian
-from dpsql.accounting.purse import Balance, Price
+from dpsql.accounting.events import PICO, AboveThreshold, Gaussian, Selection
+from dpsql.accounting.purse import Balance, Price, Rise
 from dpsql.accounting.stored import Stored
 from dpsql.curator.quote import GaussianNoise, moved
+from dpsql.curator.rises import counted_rise, rise, told_rise
 from dpsql.errors import UsageError
 from dpsql.mechanisms import gaussian
+from dpsql.mechanisms.found import Found
 from dpsql.mechanisms.guesses import queries
 from dpsql.mechanisms.noises import Alike, Noise
-from dpsql.planner import Asked, Terms, in_rho
+from dpsql.planner import Asked, Terms, cost, in_rho
 from dpsql.query.compile import Compiled
 from dpsql.query.linear import Workload
 from dpsql.query.parse import Ask
-from dpsql.release import Cost, Release, figure
+from dpsql.release import Budget, Cost, Release, figure
 from dpsql.schema import Dataset
 from dpsql.session import held, tell
 from dpsql.session.charge import Charge
@@ -48,8 +50,8 @@ class Halves:
     """The noise of the counts, and the most they cost; the rest of a price is for finding them."""
 
     noise: GaussianNoise
-    most: int  # in pico of rho
-    rest: int
+    most: Gaussian
+    rest: int  # in pico of rho
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,8 @@ def halves(workload: Workload, dataset: Dataset, count: int, asked: Asked, terms
     rho, known = in_rho(asked, terms), moved(workload, dataset)
     squared = min(known.squared, count * known.largest**2)
     noise = gaussian.noise(max(squared, 1), max(rho // 2, 1))
-    most = Gaussian(max(squared, 1), noise.variance).rho
-    return Halves(noise, most, rho - most)
+    most = Gaussian(max(squared, 1), noise.variance)
+    return Halves(noise, most, rho - most.rho)
 
 
 def some(workload: Workload, places: Sequence[int]) -> Workload:
@@ -86,20 +88,108 @@ def some(workload: Workload, places: Sequence[int]) -> Workload:
     return Workload(workload.domain, tuple(block for query in found for block in query.blocks))
 
 
-def plus(price: Cost, half: Halves, terms: Terms) -> Cost:
+def _plus(price: Cost, half: Halves, terms: Terms) -> Cost:
     """A price with that of the counts, at most."""
-    return tell.price(Price(_pico(price) + half.most, None), terms)
+    return tell.price(Price(_pico(price) + half.most.rho, None), terms)
 
 
-def outlook(
-    half: Halves, charged: Cost | None, terms: Terms
-) -> tuple[tuple[str, ...], Cost | None]:
-    """A note of what the counts will be, and what is charged with them, at most."""
-    note = (
+def _meant(half: Halves) -> str:
+    """What the counts will be, in words."""
+    return (
         f"the counts of what is found have a standard error of {figure(stddev(half.noise))}, and"
-        f" cost rho {figure(half.most / PICO)} at most"
+        f" cost rho {figure(half.most.rho / PICO)} at most"
     )
-    return (note,), None if charged is None else plus(charged, half, terms)
+
+
+def bought(
+    session: Session,
+    compiled: Compiled,
+    half: Halves,
+    event: AboveThreshold | Selection,
+    settings: Settings,
+    *,
+    look: bool = False,
+) -> Rise:
+    """What finding groups and measuring their counts is charged together, at most.
+
+    Which groups are found makes no difference to it, unless some of them were asked about before.
+    """
+    dataset, workload = compiled.bound.dataset, compiled.workload
+    place = session.ledger, session.user, dataset, session._snapshot(dataset, look=look)
+    if _known(session, dataset, workload, half, settings) is not None:
+        return told_rise(*place, event, workload)
+    return counted_rise(*place, event, workload, half.noise, half.most)
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """What a statement costs alone, what is charged and left then, and notes of it."""
+
+    price: Cost
+    charged: Cost | None
+    after: Budget | None
+    notes: tuple[str, ...]
+
+
+def priced(
+    session: Session,
+    compiled: Compiled,
+    half: Halves | None,
+    event: AboveThreshold | Selection,
+    kept: Sequence[int] | None,
+    settings: Settings,
+    balance: Balance | None,
+    terms: Terms,
+) -> Priced:
+    """What finding groups costs, with their counts where `half` of the price is for these.
+
+    Of the groups whose places were `kept` the counts alone are bought. Without a grant nothing is
+    charged.
+    """
+    price = cost(event, terms) if kept is None else tell.nothing(terms)
+    taken: Rise | None = None
+    if kept is not None:
+        if half is not None and balance is not None:
+            taken = _beside(session, compiled, half, kept, settings)
+            price = price if taken is None else tell.price(taken.price, terms)
+    elif half is not None and balance is not None:
+        taken = bought(session, compiled, half, event, settings, look=True)
+        if taken.price.rho > event.rho:
+            price = _plus(price, half, terms)
+    elif half is not None:
+        price = _plus(price, half, terms)
+    elif balance is not None:
+        dataset = compiled.bound.dataset
+        taken = told_rise(
+            session.ledger, session.user, dataset, session._snapshot(dataset, look=True), event,
+            compiled.workload,
+        )  # fmt: skip
+    notes = () if half is None else (_meant(half),)
+    if taken is not None:
+        notes = (*notes, *tell.shortage(taken))
+        return Priced(price, tell.price(taken.charged, terms), tell.budget(taken.after), notes)
+    left = None if balance is None else tell.budget(balance)
+    return Priced(price, None if balance is None else tell.nothing(terms), left, notes)
+
+
+def _beside(
+    session: Session, compiled: Compiled, half: Halves, places: Sequence[int], settings: Settings
+) -> Rise | None:
+    """What the counts of groups that are known to be found are charged; None for nothing."""
+    dataset, asked = compiled.bound.dataset, some(compiled.workload, places)
+    if not places or _known(session, dataset, asked, half, settings) is not None:
+        return None
+    snapshot = session._snapshot(dataset, look=True)
+    return rise(session.ledger, session.user, dataset, snapshot, asked, half.noise)
+
+
+def _known(
+    session: Session, dataset: Dataset, asked: Workload, half: Halves, settings: Settings
+) -> Found | None:
+    """What earlier releases say of counts, where that is as good as what would be bought."""
+    found = session._archive(dataset).find(asked) if settings.reuse else None
+    good = found is not None and found.worst <= float(half.noise.variance) * (1 + 1e-9)
+    return found if good else None
 
 
 def _pico(cost: Cost) -> int:
@@ -140,20 +230,22 @@ def with_counts(
     else:
         session._calls.paid = charge.total
         assert release.price is not None
-        paid = earlier.rho + found.charged.rho
+        paid = earlier + found.charged
         masks = counts(compiled)
         lines = [masks[place] for place in places]
-        price = tell.price(Price(_pico(release.price) + found.price, None), terms)
+        price = release.price
+        if found.price:
+            price = tell.price(Price(_pico(price) + found.price, None), terms)
         return dataclasses.replace(
             release,
             rows=_filled(release.rows, lines, found.values),
             stderr=_filled(release.stderr, lines, found.stderr),
             low=_filled(release.low, lines, found.low),
             high=_filled(release.high, lines, found.high),
-            price=price if price.rho else release.price,
-            charged=tell.price(Price(paid, None), terms) if paid else tell.nothing(terms),
+            price=price,
+            charged=tell.price(paid, terms) if paid.rho else tell.nothing(terms),
             left=tell.budget(session.ledger.balance(session.user, dataset.name)),
-            reused=not paid,
+            reused=not paid.rho,
             notes=(*release.notes, *found.notes),
         )
     raise failure
@@ -178,9 +270,8 @@ def _numbers(
     balance: Balance,
 ) -> Numbers:
     """From what was released where that is as good, else bought."""
-    archive = session._archive(dataset) if settings.reuse else None
-    known = None if archive is None else archive.find(asked)
-    if known is not None and known.worst <= float(half.noise.variance) * (1 + 1e-9):
+    known = _known(session, dataset, asked, half, settings)
+    if known is not None:
         told = known.answered()
         note = "the counts are told by an earlier release"
         return _told(told.answers, told.noises, settings, 0, Price(0, 0), (note,))
@@ -189,7 +280,8 @@ def _numbers(
     )
     stored = Stored.of(asked, measured.event, measured.answers)
     notes: tuple[str, ...] = ()
-    if archive is not None and stored is not None:
+    if settings.reuse and stored is not None:
+        archive = session._archive(dataset, measured.snapshot)
         notes = () if held.keep(archive, measured.receipt.seq, stored) else (NOT_KEPT,)
     noises = (Alike(measured.event),) * len(measured.answers)
     charged = measured.receipt.charged

@@ -6,8 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from dpsql.accounting.ledger import Rise
-from dpsql.curator.curator import rise
 from dpsql.curator.quote import moved
+from dpsql.curator.rises import rise
 from dpsql.errors import NoGrant, UsageError
 from dpsql.planner import Choice, Terms, candidates
 from dpsql.query.bind import Probe
@@ -96,7 +96,7 @@ def explained(session: Session, ask: Ask, params: Any, settings: Settings) -> Pl
         )
     short = [note for cost, r in rises if cost is head.charged for note in tell.shortage(r)]
     told = [] if project is None else [project.note]
-    if archive is not None and settings.backend == "auto" and budget is not None:
+    if archive is not None and settings.backend == "auto" and budget is not None and not early:
         from dpsql.session.guessed import offered
 
         more, of_synopsis = offered(session, compiled, settings, balance)

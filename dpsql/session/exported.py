@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dpsql.session.session import Session
 
 MOST = 10_000_000  # rows
+_OLD = "the data have changed since it was made: these rows follow what they were then"
 
 
 def exported(
@@ -88,7 +89,8 @@ def _made(
     releases = [archive.stored(seq) for seq in synopsis.charges if archive.holds(seq)]
     listed = [table for r in releases if r is not None for table in tables(domain, r)]
     near = quality(codes, fit.total, [t for t in listed if t.names]) if many else ()
-    return zip(*values, strict=True), (*held.unfinished(fit), *_notes(near))
+    old = () if session._snapshot(dataset) == synopsis.snapshot else (_OLD,)
+    return zip(*values, strict=True), (*old, *held.unfinished(fit), *_notes(near))
 
 
 def _values(column: Column) -> NDArray[Any]:

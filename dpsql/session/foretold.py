@@ -7,8 +7,8 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from dpsql.curator.curator import rise
 from dpsql.curator.quote import moved
+from dpsql.curator.rises import rise
 from dpsql.errors import NoGrant, UsageError
 from dpsql.mechanisms.archive import Archive
 from dpsql.planner import Terms, candidates

@@ -4,31 +4,46 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.events import PICO
 from dpsql.accounting.purse import Balance
-from dpsql.accounting.synopses import HOLDOUT, TABLES, Synopsis
-from dpsql.curator.curator import rise
+from dpsql.accounting.synopses import Synopsis
 from dpsql.curator.quote import moved, quote
-from dpsql.mechanisms.expectation import answers
-from dpsql.mechanisms.junction import Entangled
+from dpsql.curator.rises import rise
 from dpsql.mechanisms.marginal import marginal
 from dpsql.mechanisms.noises import Noise, error
+from dpsql.mechanisms.uncertain import Floats
+from dpsql.mechanisms.verifier import Verifier
 from dpsql.planner import Asked, Terms, choose
 from dpsql.query.bind import Bound
 from dpsql.query.compile import Compiled
-from dpsql.release import Candidate, Cost, Plan, figure
+from dpsql.release import Budget, Candidate, Cost, Plan, figure
 from dpsql.session import held, tell
 from dpsql.session.build import Head, build_plan
-from dpsql.session.bypass import foreseen, record_of
+from dpsql.session.bypass import foreseen
 from dpsql.session.learned import SYNOPSIS, UNVERIFIED
-from dpsql.session.picked import Outlook, check, exact, fitting, nothing, opened, outlook, pick
+from dpsql.session.picked import ENTANGLED, check, exact, fitting, nothing, outlook, pick
 from dpsql.session.settings import Settings
 from dpsql.session.taught import lesson
 
 if TYPE_CHECKING:
     from dpsql.session.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """Price and error of what a synopsis says, its noise, notes, and what is left then.
+
+    Of a guess that nothing verifies no noise is known.
+    """
+
+    candidate: Candidate
+    noises: tuple[Noise, ...] | None
+    notes: tuple[str, ...]
+    after: Budget
 
 
 def guessed(
@@ -45,10 +60,9 @@ def guessed(
     found = _foretold(session, compiled, settings, balance, synopsis)
     if isinstance(found, str):
         return found
-    candidate, noises, notes = found
+    candidate, noises = found.candidate, found.noises
     left, charged = tell.budget(balance), candidate.charged
-    free = charged is not None and not (charged.rho or charged.epsilon)
-    head = Head(SYNOPSIS, candidate.price, charged, left, notes, after=left if free else None)
+    head = Head(SYNOPSIS, candidate.price, charged, left, found.notes, after=found.after)
     listed: tuple[Candidate, ...] = (candidate,)
     if settings.accuracy is None:  # beside what plain noise at the price asked for would say
         terms, asked = Terms.of(balance.grant), Asked(settings.epsilon, settings.rho)
@@ -81,46 +95,52 @@ def offered(
     found = _foretold(session, compiled, settings, balance, synopsis)
     if isinstance(found, str):
         return (), (f"synopsis {synopsis.name} does not answer: {found}",)
-    return (found[0],), (f"synopsis {synopsis.name} would answer, too: SET backend = synopsis",)
+    return (found.candidate,), (
+        f"synopsis {synopsis.name} would answer, too: SET backend = synopsis",
+    )
 
 
 def _foretold(
     session: Session, compiled: Compiled, settings: Settings, balance: Balance, synopsis: Synopsis
-) -> tuple[Candidate, tuple[Noise, ...] | None, tuple[str, ...]] | str:
-    """Price and error of what a synopsis says, its noise, and notes; in words why there is none.
-
-    Of a guess that nothing verifies no noise is known.
-    """
+) -> Foreseen | str:
+    """What a synopsis says of a statement; in words why it says nothing."""
     workload, archive = compiled.workload, session._archive(compiled.bound.dataset)
-    said = outlook(session, compiled, settings, archive, synopsis)
+    said = outlook(session, compiled, settings, archive, synopsis, balance)
     if isinstance(said, str):
         return said
-    price = sum(rise.price.rho for rise in said.reads)
-    charged = sum(rise.charged.rho for rise in said.reads)
     notes = [f"synopsis {synopsis.name}"]
-    if price:
+    if said.reads:
         notes.append(f"reads what {synopsis.user} bought for it, once")
     if said.note:
         notes.append(said.note)
     if said.noises is None:
         notes.append(UNVERIFIED)
     if said.told is not None:
-        straight = _straight(session, compiled, balance, synopsis, said)
-        if straight is not None:
-            return straight
-        if opened(session, synopsis, workload.size) is None:
-            price, charged = price + said.told.event.rho, charged + said.told.event.rho
+        if not said.reads:  # what its user has not read yet makes no guesses
+            guesses = held.guesses(session, compiled.bound.dataset, archive, synopsis, workload)
+            if guesses is None:
+                return ENTANGLED
+            straight = _straight(session, compiled, balance, synopsis, said.told, guesses)
+            if straight is not None:
+                return straight
+        if said.new:
             notes.append("buys a gate for the guesses of this session")
         price_of = figure(synopsis.rho / 2 / PICO)
-        single = synopsis.step != TABLES or synopsis.method == HOLDOUT
-        what = "its answer" if single else "the table of its columns"
+        given = lesson(session, compiled, synopsis)
+        buys = "is bought by itself"
+        if not isinstance(given, str):
+            what = "its answer" if given.what == "it" else given.what
+            buys = f"buys {what} for rho {price_of} more"
         notes.append(
             "not told by its tables: a guess, free where a gate finds it near; one that is far off"
-            f" buys {what} for rho {price_of} more"
+            f" {buys}"
         )
     rmse = math.inf if said.noises is None else error(workload, said.noises)
-    alone, taken = (_cost(balance, rho) for rho in (price, charged))
-    return Candidate(SYNOPSIS, alone, rmse, taken), said.noises, tuple(notes)
+    taken = said.taken
+    price, charged = (0, 0) if taken is None else (taken.price.rho, taken.charged.rho)
+    candidate = Candidate(SYNOPSIS, _cost(balance, price), rmse, _cost(balance, charged))
+    after = tell.budget(balance if taken is None else taken.after)
+    return Foreseen(candidate, said.noises, tuple(notes), after)
 
 
 def _cost(balance: Balance, rho: int) -> Cost:
@@ -131,22 +151,16 @@ def _cost(balance: Balance, rho: int) -> Cost:
 
 
 def _straight(
-    session: Session, compiled: Compiled, balance: Balance, synopsis: Synopsis, said: Outlook
-) -> tuple[Candidate, tuple[Noise, ...] | None, tuple[str, ...]] | None:
-    """The table that is bought without asking a gate; None where one would be asked.
-
-    What its user has not read yet makes no guesses.
-    """
+    session: Session,
+    compiled: Compiled,
+    balance: Balance,
+    synopsis: Synopsis,
+    told: Verifier,
+    guesses: Sequence[Floats],
+) -> Foreseen | None:
+    """The table that is bought without asking a gate; None where one would be asked."""
     workload, archive = compiled.workload, session._archive(compiled.bound.dataset)
-    if said.reads or said.told is None or not all(map(archive.holds, synopsis.charges)):
-        return None
-    if not record_of(session, synopsis, workload).ratio:
-        return None
-    try:
-        guesses = answers(held.fit(session, compiled.bound.dataset, archive, synopsis), workload)
-    except Entangled:
-        return None
-    why = foreseen(session, archive, synopsis, compiled, guesses, said.told)
+    why = foreseen(session, archive, synopsis, compiled, guesses, told)
     if not why:
         return None
     given = lesson(session, compiled, synopsis)
@@ -162,4 +176,5 @@ def _straight(
     alone, charged = _cost(balance, event.rho), _cost(balance, taken.charged.rho)
     rmse = math.inf if noises is None else error(workload, noises)
     notes = (f"synopsis {synopsis.name}", f"{why}: {given.what} is measured, and learnt")
-    return Candidate(SYNOPSIS, alone, rmse, charged), noises, notes
+    candidate = Candidate(SYNOPSIS, alone, rmse, charged)
+    return Foreseen(candidate, noises, notes, tell.budget(taken.after))

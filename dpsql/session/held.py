@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from dpsql.accounting.purse import Balance
 from dpsql.accounting.stored import Stored
-from dpsql.accounting.synopses import TABLES, Synopsis
+from dpsql.accounting.synopses import HOLDOUT, TABLES, Synopsis
 from dpsql.errors import LedgerError, UsageError
 from dpsql.mechanisms.archive import Archive
+from dpsql.mechanisms.expectation import answers
 from dpsql.mechanisms.factors import Factored
+from dpsql.mechanisms.junction import Entangled
 from dpsql.mechanisms.learnt import from_bytes, learnt, to_bytes
 from dpsql.mechanisms.steps import stepped
 from dpsql.mechanisms.training import Training
@@ -108,6 +110,21 @@ def fit(session: Session, dataset: Dataset, archive: Archive, synopsis: Synopsis
     return fits[name]
 
 
+def guesses(
+    session: Session, dataset: Dataset, archive: Archive, synopsis: Synopsis, workload: Workload
+) -> list[Floats] | None:
+    """What a synopsis says of each query, by what its user holds of it; None for what is too
+    entangled, and where nothing of it was read."""
+    if not any(map(archive.holds, synopsis.charges)):
+        return None
+    if synopsis.method == HOLDOUT:
+        return _trained(session, archive, synopsis, workload)
+    try:
+        return answers(fit(session, dataset, archive, synopsis), workload)
+    except Entangled:
+        return None
+
+
 def unfinished(state: Factored) -> tuple[str, ...]:
     """A note of a fit that stopped early."""
     if not state.away:
@@ -119,7 +136,7 @@ def unfinished(state: Factored) -> tuple[str, ...]:
     )
 
 
-def trained(
+def _trained(
     session: Session, archive: Archive, synopsis: Synopsis, workload: Workload
 ) -> list[Floats]:
     """What the training rows of a holdout say, in as many rows as were measured.

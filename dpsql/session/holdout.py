@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING
 
 from dpsql.accounting.clock import now
 from dpsql.accounting.events import PICO, Gaussian
+from dpsql.accounting.purse import Balance, Rise
 from dpsql.accounting.stored import Stored
-from dpsql.accounting.synopses import Synopsis, check_name, made
-from dpsql.curator.curator import rise
+from dpsql.accounting.synopses import HOLDOUT, Synopsis, check_name
+from dpsql.curator.curator import Curator, Measurement
 from dpsql.curator.engines.duckdb import DuckDBEngine
 from dpsql.curator.public import rows_of
-from dpsql.curator.quote import GaussianNoise, moved
+from dpsql.curator.quote import moved
+from dpsql.curator.rises import rise
 from dpsql.errors import UsageError
 from dpsql.mechanisms import gaussian
 from dpsql.mechanisms.training import MOST, Training
@@ -34,9 +36,8 @@ from dpsql.release import Cost, Release
 from dpsql.schema import Dataset, Unit
 from dpsql.session import tell
 from dpsql.session.asked import named
+from dpsql.session.buying import Also
 from dpsql.session.charge import Charge
-from dpsql.session.earlier import NOT_KEPT
-from dpsql.session.held import keep
 from dpsql.session.learning import Learning
 from dpsql.session.synopsis import Names, columns_of, require_impure
 
@@ -51,7 +52,7 @@ class Design:
     name: str
     dataset: Dataset
     columns: Names
-    training: str
+    public: str  # the name of the training dataset
     rows: Training
     users: Names | None
     learning: Learning
@@ -67,8 +68,54 @@ class Design:
         columns = ", ".join(map(written, self.columns))
         return (
             f"CREATE SYNOPSIS {self.name} ON {written(self.dataset.name)} ({columns})"
-            f" BY HOLDOUT AGAINST {written(self.training)}"
+            f" BY HOLDOUT AGAINST {written(self.public)}"
         )
+
+    @property
+    def note(self) -> Synopsis:
+        return Synopsis(
+            self.name, self.dataset.name, "", "", now(), self.learning.method, self.columns, (),
+            (), self.users, self.updates, self.rho, gate=self.learning.gate,
+            threshold=self.learning.threshold,
+        )  # fmt: skip
+
+    @property
+    def training(self) -> bytes:
+        return self.rows.to_bytes()
+
+    def rise(self, session: Session, snapshot: str) -> Rise:
+        noise = self.choice.noise
+        return rise(session.ledger, session.user, self.dataset, snapshot, self.count, noise)
+
+    def measured(
+        self, curator: Curator, charge: Charge, balance: Balance, also: Also
+    ) -> Measurement:
+        return curator.measure(
+            self.count, self.choice.noise, self.statement, charge.take, balance.grant,
+            charge.token, also,
+        )  # fmt: skip
+
+    def stored(self, found: Measurement) -> Stored | None:
+        return Stored.of(self.count, found.event, found.answers)
+
+    def told(
+        self, session: Session, charged: Cost, notes: tuple[str, ...], stored: Stored | None = None
+    ) -> Release:
+        """Its training rows and its terms."""
+        law = self.choice.event
+        assert isinstance(law, Gaussian)
+        row = (
+            ", ".join(self.columns), self.public, int(self.rows.counts.sum()),
+            round(math.sqrt(float(law.variance)), 2), self.updates, self.rho / PICO,
+        )  # fmt: skip
+        names = ("columns", "training", "training_rows", "stderr_of_rows", "updates", "rho_each")
+        types = ("VARCHAR", "VARCHAR", "BIGINT", "DOUBLE", "BIGINT", "DOUBLE")
+        told = tell.table(names, types, [row], (*self.promise, *notes))
+        left = tell.budget(session.ledger.balance(session.user, self.dataset.name))
+        return dataclasses.replace(
+            told, backend=HOLDOUT, price=self.choice.price, charged=charged, left=left,
+            dataset=self.dataset.name,
+        )  # fmt: skip
 
 
 def designed(
@@ -134,66 +181,3 @@ def _read(session: Session, dataset: Dataset, public: Dataset, names: Names) -> 
             f" {MOST:,} are kept: name fewer columns"
         )
     return Training(names, codes, counts)
-
-
-def predicted(session: Session, design: Design) -> Release:
-    """What a holdout would cost now; free, and reads no private data."""
-    dataset = design.dataset
-    balance = session.ledger.balance(session.user, dataset.name)
-    noise = design.choice.noise
-    snapshot = session._snapshot(dataset)
-    taken = rise(session.ledger, session.user, dataset, snapshot, design.count, noise)
-    charged = tell.price(taken.charged, Terms.of(balance.grant))
-    return _told(session, design, charged, ("nothing was charged",))
-
-
-def create(session: Session, design: Design) -> Release:
-    """Buy the number of rows, and keep the training rows beside it. Raises as `synopsis.create`."""
-    dataset, ledger = design.dataset, session.ledger
-    balance = ledger.balance(session.user, dataset.name)
-    terms, charge = Terms.of(balance.grant), Charge(ledger, balance)
-    curator, snapshot = session._curator(dataset), session._snapshot(dataset)
-    synopsis = Synopsis(
-        design.name, dataset.name, snapshot, session.user, now(), design.learning.method,
-        design.columns, (), (), design.users, design.updates, design.rho, gate=design.learning.gate,
-        threshold=design.learning.threshold,
-    )  # fmt: skip
-    failure: BaseException
-    try:
-        session.go_on()
-        assert isinstance(design.choice.noise, GaussianNoise)
-        measured = curator.measure(
-            design.count, design.choice.noise, design.statement, charge.take, balance.grant,
-            charge.token,
-            lambda page, seq: made(
-                page, dataclasses.replace(synopsis, charges=(seq,)), design.rows.to_bytes()
-            ),
-        )  # fmt: skip
-        archive = session._archive(dataset, measured.snapshot)
-        stored = Stored.of(design.count, measured.event, measured.answers)
-        assert stored is not None  # one count
-        notes = () if keep(archive, measured.receipt.seq, stored) else (NOT_KEPT,)
-        return _told(session, design, tell.price(measured.receipt.charged, terms), notes)
-    except BaseException as error:
-        failure = charge.failure(error)
-    finally:
-        session._calls.paid = charge.cost
-    raise failure
-
-
-def _told(session: Session, design: Design, charged: Cost, notes: tuple[str, ...]) -> Release:
-    """The holdout as a release."""
-    law = design.choice.event
-    assert isinstance(law, Gaussian)
-    row = (
-        ", ".join(design.columns), design.training, int(design.rows.counts.sum()),
-        round(math.sqrt(float(law.variance)), 2), design.updates, design.rho / PICO,
-    )  # fmt: skip
-    names = ("columns", "training", "training_rows", "stderr_of_rows", "updates", "rho_each")
-    types = ("VARCHAR", "VARCHAR", "BIGINT", "DOUBLE", "BIGINT", "DOUBLE")
-    told = tell.table(names, types, [row], (*design.promise, *notes))
-    left = tell.budget(session.ledger.balance(session.user, design.dataset.name))
-    return dataclasses.replace(
-        told, backend="holdout", price=design.choice.price, charged=charged, left=left,
-        dataset=design.dataset.name,
-    )  # fmt: skip

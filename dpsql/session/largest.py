@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpsql.accounting.events import Selection
-from dpsql.accounting.purse import NOTHING, Balance, Price, Receipt
+from dpsql.accounting.purse import NOTHING, Balance, Receipt
 from dpsql.accounting.told import Told, question
-from dpsql.curator.curator import told_rise
 from dpsql.curator.gate import monotone
 from dpsql.curator.quote import moved
 from dpsql.errors import LedgerError, NoGrant, UsageError
@@ -24,12 +23,12 @@ from dpsql.planner import Asked, Terms, cost, in_rho, pico
 from dpsql.query.compile import Compiled
 from dpsql.query.finish import planned
 from dpsql.query.parse import Ask, Largest
-from dpsql.release import Budget, Candidate, Cost, Plan, Release
+from dpsql.release import Candidate, Cost, Plan, Release
 from dpsql.session import tell
 from dpsql.session.affordable import require
 from dpsql.session.asked import check_delta
 from dpsql.session.charge import Charge
-from dpsql.session.counted import Halves, halves, outlook, plus, with_counts
+from dpsql.session.counted import Halves, bought, halves, priced, with_counts
 from dpsql.session.earlier import NOT_KEPT, REUSE
 from dpsql.session.listed import counts, listed
 from dpsql.session.settings import Settings
@@ -88,7 +87,7 @@ def answered(session: Session, ask: Ask, params: Any, chosen: Settings) -> Relea
         notes: tuple[str, ...] = ("answered from an earlier release: nothing was charged",)
     else:
         if found.half is not None:
-            require(balance, Price(found.event.rho + found.half.most, None))
+            require(bought(session, compiled, found.half, found.event, settings))
         told, receipt, notes = _bought(session, ask, found, balance)
         charged, left = receipt.charged, receipt.after
     place = told.answers.index(True)
@@ -144,36 +143,28 @@ def foretold(session: Session, ask: Ask, params: Any, chosen: Settings) -> Plan:
     """What `answered` would do and cost; free, and reads no private data."""
     compiled, settings = listed(session, ask, params, chosen)
     dataset, workload = compiled.bound.dataset, compiled.workload
-    budget: Budget | None = None
+    balance: Balance | None = None
     try:
         balance = session.ledger.balance(session.user, dataset.name)
-        terms, budget = Terms.of(balance.grant), tell.budget(balance)
+        terms = Terms.of(balance.grant)
     except NoGrant:
         if settings.epsilon is None and settings.rho is None:
             raise
         terms = _WITHOUT
     check_delta(ask, terms.delta)
-    found = _chosen(session, ask, compiled, settings, terms, kept=budget is not None)
-    charged, after, notes = None, budget, found.notes
-    if found.kept is not None:
-        charged = found.price
-    elif budget is not None:
-        snapshot = session._snapshot(dataset, look=True)
-        rise = told_rise(session.ledger, session.user, dataset, snapshot, found.event, workload)
-        charged, after = tell.price(rise.charged, terms), tell.budget(rise.after)
-        notes += tell.shortage(rise)
-    candidate = Candidate(SELECTION, found.price, float(found.event.scale), charged)
-    price = found.price
-    if found.half is not None:
-        more, charged = outlook(found.half, charged, terms)
-        price, after, notes = plus(price, found.half, terms), None, (*notes, *more)
+    found = _chosen(session, ask, compiled, settings, terms, kept=balance is not None)
+    kept = None if found.kept is None else [found.kept.answers.index(True)]
+    told = priced(session, compiled, found.half, found.event, kept, settings, balance, terms)
+    candidate = Candidate(SELECTION, found.price, float(found.event.scale), told.charged)
+    left = None if balance is None else tell.budget(balance)
     rows, move = planned(compiled, session._grid(dataset)).rows, moved(workload, dataset)
     return Plan(
         compiled.names, compiled.types, rows, tuple((None,) * len(compiled.names) for _ in rows),
-        backend=SELECTION if found.kept is None else REUSE, price=price, candidates=(candidate,),
-        sensitivity=float(found.event.sensitivity), sensitivity_exact=move.exact,
-        cells=workload.domain.cells, queries=workload.size, left=budget, notes=notes,
-        dataset=dataset.name, charged=charged, after=after,
+        backend=SELECTION if found.kept is None else REUSE, price=told.price,
+        candidates=(candidate,), sensitivity=float(found.event.sensitivity),
+        sensitivity_exact=move.exact, cells=workload.domain.cells, queries=workload.size,
+        left=left, notes=(*found.notes, *told.notes), dataset=dataset.name, charged=told.charged,
+        after=told.after,
     )  # fmt: skip
 
 

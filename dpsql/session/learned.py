@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 from dpsql.accounting.purse import Balance
 from dpsql.accounting.synopses import HOLDOUT, Stale, Synopsis
 from dpsql.mechanisms.archive import Archive
-from dpsql.mechanisms.expectation import answers
 from dpsql.mechanisms.factors import Factored
 from dpsql.mechanisms.found import Answered, Found
-from dpsql.mechanisms.guesses import meaning, queries, within
-from dpsql.mechanisms.junction import Entangled
+from dpsql.mechanisms.guesses import queries, within
+from dpsql.mechanisms.noises import Noise
 from dpsql.mechanisms.uncertain import Floats
 from dpsql.mechanisms.verifier import Verifier, measured
 from dpsql.planner import Terms, pico
@@ -34,12 +33,13 @@ from dpsql.query.compile import Compiled
 from dpsql.query.parse import Ask
 from dpsql.release import Cost, Release
 from dpsql.schema import Dataset
-from dpsql.session import held, tell
+from dpsql.session import held, passed, tell
 from dpsql.session.build import Paid, build, require_level
 from dpsql.session.bypass import foreseen, record_of
 from dpsql.session.charge import Charge, says
 from dpsql.session.earlier import NOT_KEPT
 from dpsql.session.picked import (
+    ENTANGLED,
     NOT_ACCURATE,
     bounds,
     check,
@@ -50,6 +50,7 @@ from dpsql.session.picked import (
     opened,
     outlook,
     pick,
+    refused,
     stricter,
     verifier_of,
 )
@@ -66,7 +67,6 @@ UNVERIFIED = (
     "not verified (strict = off): what the distribution of the synopsis says, which may be far off;"
     " no interval is known"
 )
-_VERIFIED = 1 << 16  # guesses that are remembered to have passed
 
 
 def asked(
@@ -123,9 +123,14 @@ class _Asking:
 
     def answer(self) -> Release | str:
         self.archive.refresh()
-        said = outlook(self.session, self.compiled, self.settings, self.archive, self.synopsis)
+        said = outlook(
+            self.session, self.compiled, self.settings, self.archive, self.synopsis, self.balance
+        )
         if isinstance(said, str):
             return said
+        if said.again is not None:
+            assert said.noises is not None
+            return self._near(said.again, said.noises)
         if said.reads:
             self._read()
         answer = self._of_database() or self._told()
@@ -200,17 +205,13 @@ class _Asking:
         return held.fit(self.session, self.dataset, self.archive, self.synopsis)
 
     def _guesses(self) -> list[Floats] | None:
-        """What it says of each query; None for what is too entangled, and where it was not read."""
-        if not any(map(self.archive.holds, self.synopsis.charges)):
-            return None
-        if self.synopsis.method == HOLDOUT:
-            return held.trained(self.session, self.archive, self.synopsis, self.compiled.workload)
-        state = self._fit()
-        self.notes += [note for note in held.unfinished(state) if note not in self.notes]
-        try:
-            return answers(state, self.compiled.workload)
-        except Entangled:
-            return None
+        found = held.guesses(
+            self.session, self.dataset, self.archive, self.synopsis, self.compiled.workload
+        )
+        if found is not None and self.synopsis.method != HOLDOUT:
+            told = held.unfinished(self._fit())
+            self.notes += [note for note in told if note not in self.notes]
+        return found
 
     # -- answers -------------------------------------------------------------------------------
 
@@ -277,19 +278,22 @@ class _Asking:
         self.synopsis = pick(self.session, self.dataset, workload, self.archive.name[2])
         guesses = self._guesses()
         if guesses is None:
-            return "its columns are too entangled for the synopsis"
-        whole = [np.rint(guess).astype(np.int64) for guess in guesses]
+            return ENTANGLED
+        whole = passed.rounded(guesses)
         if not self.settings.strict and self.settings.accuracy is None:
             return self._unverified(whole)
+        why = refused(self.compiled, self.synopsis)
+        if why:
+            return why
         told = verifier_of(self.session, self.compiled, self.settings, self.archive, self.synopsis)
         if isinstance(told, str):
             return told
-        most = told.most(self.settings.confidence)
-        flat = [int(value) for block in whole for value in block.reshape(-1)]
-        both = zip(queries(workload), flat, strict=True)
-        asked = [((self.archive.name, *meaning(q), guess), q, guess) for q, guess in both]
-        verified, gates = self.session._learned.verified, self.session._learned.gates
-        left = [each for each in asked if not self._passed(each[0], most, len(asked))]
+        gates = self.session._learned.gates
+        names = passed.names(self.archive, self.synopsis, workload)
+        values = [int(value) for block in whole for value in block.reshape(-1)]
+        asked = list(zip(names, queries(workload), values, strict=True))
+        open_ = gates.get(self._name)
+        left = [each for each in asked if not passed.passed(self.session, each[0], each[2], open_)]
         if left and opened(self.session, self.synopsis, len(left)) is None:
             gates.pop(self._name, None)  # all of them pass one gate, or none has passed
             left = asked
@@ -307,24 +311,17 @@ class _Asking:
             if known.gate.exceeds(query, told.threshold, guess):
                 del gates[self._name]
                 return self._learn("the guess was far off")
-            if len(verified) >= _VERIFIED:
-                verified.clear()
-            verified[name] = known
+            passed.note(self.session, name, guess, known)
             record.spare(guess, told.threshold)
+        return self._near(whole, bounds(workload, told.most(self.settings.confidence)))
+
+    def _near(self, whole: list[NDArray[np.int64]], noises: tuple[Noise, ...]) -> Release:
+        """Guesses that passed a gate, with what it promises."""
         self.notes.append(
             f"guesses of synopsis {self.synopsis.name}, which a gate found to be near: the interval"
             " holds for all guesses that the gates of this session let pass, together"
         )
-        found = Answered(tuple(whole), bounds(workload, most), len(self.synopsis.charges))
-        return self._built(found)
-
-    def _passed(self, name: object, most: int, guesses: int) -> bool:
-        """Whether the same guess has passed a gate that promises as much; of several that are
-        shown together, the gate that is open."""
-        passed = self.session._learned.verified.get(name)
-        if passed is None or passed.told.most(self.settings.confidence) > most:
-            return False
-        return guesses == 1 or passed is self.session._learned.gates.get(self._name)
+        return self._built(Answered(tuple(whole), noises, len(self.synopsis.charges)))
 
     def _unverified(self, whole: list[NDArray[np.int64]]) -> Release:
         """Guesses without errors or intervals."""

@@ -9,7 +9,7 @@ from dpsql.accounting.filter import holds
 from dpsql.accounting.ledger import Ledger, Receipt, Rise
 from dpsql.accounting.purse import Balance
 from dpsql.accounting.stored import Stored
-from dpsql.curator.curator import rise
+from dpsql.curator.rises import rise
 from dpsql.errors import LedgerError
 from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.found import Answered, Found

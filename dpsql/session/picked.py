@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.accounting.ledger import Rise
+from dpsql.accounting.events import AboveThreshold
+from dpsql.accounting.purse import Balance, Rise
 from dpsql.accounting.stored import Stored
 from dpsql.accounting.synopses import TABLES, Synopsis
 from dpsql.curator.quote import moved
+from dpsql.curator.rises import read_rise
 from dpsql.errors import LedgerError, UsageError
 from dpsql.mechanisms import smalldb
 from dpsql.mechanisms.archive import Archive
@@ -28,6 +30,7 @@ from dpsql.query.linear import Workload
 from dpsql.schema import Dataset
 from dpsql.session.affordable import fits
 from dpsql.session.build import Lines, widest
+from dpsql.session.passed import Whole, again
 from dpsql.session.settings import Settings
 from dpsql.session.wanted import accuracy, wanted
 
@@ -39,12 +42,14 @@ PURE = "the grant is pure (delta = 0), and what was measured for it has no pure 
 TOO_LITTLE = (
     "too little is left for all that it may come to: what is read, a gate, and a table or answer"
 )
+ENTANGLED = "its columns are too entangled for the synopsis"
 NOT_ACCURATE = "its tables are not as accurate as was asked"
 _CHOSEN = (
     "which tables were chosen for it is known once they are read: what follows from none of them is"
     " then bought in another way"
 )
 _AT_BEST = "at best: how far its database errs is known once it is read"
+_PASSED = "it passed a gate of this session, and is said again: nothing will be charged"
 _GUESSES = 256  # guesses of a statement that a gate is asked about
 
 
@@ -65,6 +70,9 @@ def pick(session: Session, dataset: Dataset, workload: Workload, snapshot: str) 
         return found
     mine = _asked(session, dataset, snapshot)
     known = "; ".join(f"{s.name} has {', '.join(s.columns)}" for s in mine)
+    older = [s.name for s in _known(session, dataset) if s.snapshot != snapshot]
+    if older and not mine:
+        known = f"the data have changed since {', '.join(older)} was made; make one of these data"
     raise UsageError(
         f"no synopsis of {dataset.name} that {session.user} may ask has all of"
         f" {', '.join(sorted(columns(workload)))}:"
@@ -89,61 +97,78 @@ def fitting(
 
 def _asked(session: Session, dataset: Dataset, snapshot: str) -> list[Synopsis]:
     """The synopses of a state of the data that this user may ask."""
+    return [s for s in _known(session, dataset) if s.snapshot == snapshot]
+
+
+def _known(session: Session, dataset: Dataset) -> list[Synopsis]:
     listed = session.ledger.synopses.listed(dataset.name)
-    return [s for s in listed if s.snapshot == snapshot and s.may_ask(session.user)]
+    return [s for s in listed if s.may_ask(session.user)]
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """What a synopsis would say: the noise of it, None for a guess that nothing verifies.
 
-    `told` is the gate of a guess that is to be verified. `reads` are the rises of what is to be
-    read for it, that this user has not paid yet; where what was chosen is known only then, the
-    noise is what it is at best, and a `note` says so.
+    `reads` are the charges that are to be read for it, that this user has not paid yet; where what
+    was chosen is known only then, the noise is what it is at best, and a `note` says so. `told` is
+    the gate of a guess that is to be verified, `new` where it is to be bought. `taken` is what
+    these take together. `again` is what passed a gate before.
     """
 
     noises: tuple[Noise, ...] | None
-    reads: tuple[Rise, ...]
+    reads: tuple[int, ...] = ()
+    taken: Rise | None = None
     told: Verifier | None = None
+    new: bool = False
     note: str = ""
+    again: list[Whole] | None = None
 
 
 def outlook(
-    session: Session, compiled: Compiled, settings: Settings, archive: Archive, synopsis: Synopsis
+    session: Session,
+    compiled: Compiled,
+    settings: Settings,
+    archive: Archive,
+    synopsis: Synopsis,
+    balance: Balance,
 ) -> Outlook | str:
     """What a synopsis would say of a statement; in words why it has nothing to say."""
     workload, name = compiled.workload, compiled.bound.dataset.name
-    if session.ledger.balance(session.user, name).grant.pure:
+    if balance.grant.pure:
         return PURE
     own = found = archive.find(workload)
     others = session._earlier.others(session.ledger, *archive.name[1:])
-    unread: dict[int, Rise] = {}
+    unread: list[int] = []
     for seq in synopsis.charges:
         if archive.holds(seq) or others.stored(seq) is None:
             continue  # held, or the ledger could not keep it
         try:
-            unread[seq] = session.ledger.reads.rise(session.user, name, seq)
+            session.ledger.reads.rise(session.user, name, seq)
         except LedgerError:
             continue  # what it cost is not known any more
+        unread.append(seq)
         if not synopsis.rounds:
             found = better(found, others.alone(workload, seq))
     if not unread and not any(map(archive.holds, synopsis.charges)):
         return "what was measured for it is lost: drop it, and make another"
-    reads = tuple(unread.values())
+    reads = tuple(unread)
+    taken = _taken(session, compiled, archive, reads) if reads else None
     if synopsis.method == "smalldb":
         (seq,) = synopsis.charges
         stored = others.stored(seq) if unread else archive.stored(seq)
         said = of_database(stored, compiled, settings, archive, read=not unread)
         if isinstance(said, Answered):
-            if unread and not _affordable(session, compiled, settings, reads, 0):
+            if taken is not None and not _affordable(session, compiled, settings, taken):
                 return TOO_LITTLE
-            return Outlook(said.noises, reads, note=_AT_BEST if unread else "")
+            return Outlook(said.noises, reads, taken, note=_AT_BEST if unread else "")
         if found is None or found.worst == math.inf:
             return said
     if found is not None and found.worst < math.inf:
         noises = found.noises(workload)
         if narrow(compiled, stricter(session, settings, synopsis, found.used), archive, noises):
-            return Outlook(noises, () if found is own else reads)
+            if found is own or taken is None:
+                return Outlook(noises)
+            return Outlook(noises, reads, taken) if fits(taken, 0) else TOO_LITTLE
         return NOT_ACCURATE
     if synopsis.rounds and unread:  # which tables there are was chosen by what was seen
         stored = others.stored(max(unread))
@@ -151,41 +176,58 @@ def outlook(
         best = at_best(workload, stored, len(synopsis.columns))
         if best is None or not narrow(compiled, settings, archive, best):
             return NOT_ACCURATE
-        if not _affordable(session, compiled, settings, reads, 0):
+        assert taken is not None
+        if not _affordable(session, compiled, settings, taken):
             return TOO_LITTLE
-        return Outlook(best, reads, note=_CHOSEN)
+        return Outlook(best, reads, taken, note=_CHOSEN)
+    why = refused(compiled, synopsis)
+    if not why and (known := again(session, archive, synopsis, workload)) is not None:
+        near = promised(compiled, settings, archive, known[1])
+        if near is not None:
+            return Outlook(near, note=_PASSED, again=known[0])
     if not settings.strict and settings.accuracy is None:
-        return Outlook(None, reads)
+        if taken is not None and not fits(taken, 0):
+            return TOO_LITTLE
+        return Outlook(None, reads, taken)
+    if why:
+        return why
     told = verifier_of(session, compiled, settings, archive, synopsis)
     if isinstance(told, str):
         return told
     new = opened(session, synopsis, workload.size) is None
-    gate = told.event.rho if new else 0
-    if (new or reads) and not _affordable(
-        session, compiled, settings, reads, gate, max(synopsis.rho // 2, 1)
-    ):
+    if new:
+        taken = _taken(session, compiled, archive, reads, told.event)
+    table = max(synopsis.rho // 2, 1)
+    if taken is not None and not _affordable(session, compiled, settings, taken, table):
         return TOO_LITTLE
-    return Outlook(bounds(workload, told.most(settings.confidence)), reads, told)
+    noises = bounds(workload, told.most(settings.confidence))
+    return Outlook(noises, reads, taken, told, new)
+
+
+def _taken(
+    session: Session,
+    compiled: Compiled,
+    archive: Archive,
+    reads: tuple[int, ...],
+    gate: AboveThreshold | None = None,
+) -> Rise:
+    """What reading and a gate would take from the purses of a session."""
+    dataset, snapshot = compiled.bound.dataset, archive.name[2]
+    return read_rise(session.ledger, session.user, dataset, snapshot, reads, gate)
 
 
 def _affordable(
-    session: Session,
-    compiled: Compiled,
-    settings: Settings,
-    reads: tuple[Rise, ...],
-    gate: int,
-    table: int = 0,
+    session: Session, compiled: Compiled, settings: Settings, taken: Rise, table: int = 0
 ) -> bool:
-    """Whether a reading, a gate, and what either may show to be wanted can all be paid.
+    """Whether what is taken first, and what that may show to be wanted, can all be paid.
 
     That is a table, or the statement by itself: a statement is paid as a whole or not at all.
     """
     dataset = compiled.bound.dataset
-    balance = session.ledger.balance(session.user, dataset.name)
-    terms = Terms.of(balance.grant)
+    terms = Terms.of(taken.before.grant)
     plain = dataclasses.replace(settings, backend="auto")
     alone = wanted(compiled, dataset, plain, terms, session._archive(dataset)).choice.event.rho
-    return fits(balance, reads, gate + max(table, alone))
+    return fits(taken, max(table, alone))
 
 
 def stricter(
@@ -237,14 +279,8 @@ def nothing(lines: Lines) -> Lines:
     return tuple((None,) * len(line) for line in lines)
 
 
-def verifier_of(
-    session: Session,
-    compiled: Compiled,
-    settings: Settings,
-    archive: Archive,
-    synopsis: Synopsis,
-) -> Verifier | str:
-    """What the gate for the guesses of a statement is, or is to be; in words why there is none."""
+def refused(compiled: Compiled, synopsis: Synopsis) -> str:
+    """In words why no gate is asked about the guesses of a statement; else nothing."""
     workload, dataset = compiled.workload, compiled.bound.dataset
     if workload.size > _GUESSES:
         return f"a gate is asked about at most {_GUESSES} guesses of a statement"
@@ -255,13 +291,36 @@ def verifier_of(
         return "a gate is asked about counts, and this statement adds up values"
     if synopsis.step != TABLES and workload.size > 1:
         return f"it learns by {synopsis.step} steps, from one count at a time"
+    return ""
+
+
+def verifier_of(
+    session: Session,
+    compiled: Compiled,
+    settings: Settings,
+    archive: Archive,
+    synopsis: Synopsis,
+) -> Verifier | str:
+    """What the gate for the guesses of a statement is, or is to be; in words why there is none.
+
+    Gates can be asked about them (`refused`).
+    """
+    workload, unit = compiled.workload, count_unit(compiled.bound.dataset)
     known = opened(session, synopsis, workload.size)
     if known is None and not synopsis.updates:
         return "it has no updates left"
     found = known.told if known else following(session, unit, synopsis)
-    if not narrow(compiled, settings, archive, bounds(workload, found.most(settings.confidence))):
+    if promised(compiled, settings, archive, found) is None:
         return "its gate is not as accurate as was asked"
     return found
+
+
+def promised(
+    compiled: Compiled, settings: Settings, archive: Archive, gate: Verifier
+) -> tuple[Noise, ...] | None:
+    """What is known of guesses that a gate let pass; None where that is not as was asked."""
+    found = bounds(compiled.workload, gate.most(settings.confidence))
+    return found if narrow(compiled, settings, archive, found) else None
 
 
 def following(session: Session, unit: int, synopsis: Synopsis) -> Verifier:

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.accounting.clock import now
+from dpsql.accounting.purse import Balance, Rise
 from dpsql.accounting.stored import Stored
-from dpsql.accounting.synopses import Synopsis, check_name, made
+from dpsql.accounting.synopses import Synopsis, check_name
 from dpsql.curator.chooser import Chooser
-from dpsql.curator.curator import rounds_rise
+from dpsql.curator.curator import Curator
 from dpsql.curator.quote import moved
+from dpsql.curator.rises import rounds_rise
 from dpsql.errors import UsageError
 from dpsql.mechanisms import mwem, smalldb
 from dpsql.mechanisms.purchase import CELLS
@@ -29,9 +31,8 @@ from dpsql.query.linear import Workload
 from dpsql.release import Cost, Release
 from dpsql.schema import Dataset
 from dpsql.session import tell
+from dpsql.session.buying import Also
 from dpsql.session.charge import Charge
-from dpsql.session.earlier import NOT_KEPT
-from dpsql.session.held import fit, keep
 from dpsql.session.learning import Learning
 from dpsql.session.queried import Queries
 from dpsql.session.synopsis import Names, cells_of, require_impure
@@ -80,8 +81,7 @@ class Design:
         return f"CREATE SYNOPSIS {self.name} ON {written(self.dataset.name)} ({columns}) BY {much}"
 
     @property
-    def synopsis(self) -> Synopsis:
-        """Its note, but for the state of the data, who buys it, and the charge."""
+    def note(self) -> Synopsis:
         sets: tuple[Names, ...] = ()
         rounds = 0
         if isinstance(self.plan, mwem.Plan):
@@ -91,12 +91,47 @@ class Design:
             self.users, rounds=rounds,
         )  # fmt: skip
 
-    def learnt(self, bought: Chooser) -> Stored:
+    @property
+    def training(self) -> None:
+        return None
+
+    def rise(self, session: Session, snapshot: str) -> Rise:
+        event = self.plan.event
+        return rounds_rise(session.ledger, session.user, self.dataset, snapshot, event)
+
+    def measured(self, curator: Curator, charge: Charge, balance: Balance, also: Also) -> Chooser:
+        return curator.rounds(
+            self.listed, self.plan.event, self.statement, charge.take, balance.grant, charge.token,
+            also,
+        )  # fmt: skip
+
+    def stored(self, found: Chooser) -> Stored:
         match self.plan:
             case mwem.Plan():
-                return mwem.learnt(self.plan, bought)
+                return mwem.learnt(self.plan, found)
             case smalldb.Plan():
-                return smalldb.learnt(self.plan, bought)
+                return smalldb.learnt(self.plan, found)
+
+    def told(
+        self, session: Session, charged: Cost, notes: tuple[str, ...], stored: Stored | None = None
+    ) -> Release:
+        """Its tables, or its database."""
+        balance = session.ledger.balance(session.user, self.dataset.name)
+        if stored is None:
+            rows, known = _foretold(self)
+            notes = (*known, *notes)
+        else:
+            rows = _chosen(self, stored)
+        names: tuple[str, ...] = ("columns", "cells", "stderr", "chosen_for")
+        types: tuple[str, ...] = ("VARCHAR", "BIGINT", "DOUBLE", "VARCHAR")
+        if self.method == "smalldb":
+            names, types = ("columns", "cells", "most"), types[:3]
+        told = tell.table(names, types, [row[: len(names)] for row in rows], notes)
+        price = cost(self.plan.event, Terms.of(balance.grant))
+        return dataclasses.replace(
+            told, backend=self.method, price=price, charged=charged, left=tell.budget(balance),
+            dataset=self.dataset.name,
+        )  # fmt: skip
 
 
 def designed(
@@ -140,46 +175,6 @@ def designed(
     times = learning.updates or min(ROUNDS, most)
     plan = mwem.planned(listed, domain, rho, times, unit, squared)
     return Design(name, dataset, columns, queries, people, plan)
-
-
-def predicted(session: Session, design: Design) -> Release:
-    """What it would cost, and the error of what is chosen; free, and reads no data."""
-    dataset, plan = design.dataset, design.plan
-    terms = Terms.of(session.ledger.balance(session.user, dataset.name).grant)
-    snapshot = session._snapshot(dataset)
-    taken = rounds_rise(session.ledger, session.user, dataset, snapshot, plan.event)
-    rows, notes = _foretold(design)
-    price = tell.price(taken.charged, terms)
-    return _told(session, design, rows, price, (*notes, "nothing was charged"))
-
-
-def create(session: Session, design: Design) -> Release:
-    """Buy what is chosen; it can be asked when this returns. Raises as `synopsis.create`."""
-    dataset, ledger = design.dataset, session.ledger
-    balance = ledger.balance(session.user, dataset.name)
-    terms, charge = Terms.of(balance.grant), Charge(ledger, balance)
-    curator, snapshot = session._curator(dataset), session._snapshot(dataset)
-    synopsis = dataclasses.replace(design.synopsis, snapshot=snapshot, user=session.user)
-    failure: BaseException
-    try:
-        session.go_on()
-        bought = curator.rounds(
-            design.listed, design.plan.event, design.statement, charge.take, balance.grant,
-            charge.token,
-            lambda page, seq: made(page, dataclasses.replace(synopsis, charges=(seq,))),
-        )  # fmt: skip
-        stored = design.learnt(bought)
-        archive = session._archive(dataset, bought.snapshot)
-        seq = bought.receipt.seq
-        notes = () if keep(archive, seq, stored) else (NOT_KEPT,)
-        fit(session, dataset, archive, dataclasses.replace(synopsis, charges=(seq,)))
-        price = tell.price(bought.receipt.charged, terms)
-        return _told(session, design, _chosen(design, stored), price, notes)
-    except BaseException as error:
-        failure = charge.failure(error)
-    finally:
-        session._calls.paid = charge.cost
-    raise failure
 
 
 # -- what is shown ---------------------------------------------------------------------------------
@@ -230,20 +225,3 @@ def _chosen(design: Design, stored: Stored) -> list[Row]:
             assert stored.chosen is not None
             most = float(smalldb.most(stored.chosen, LEVEL))
             return [(", ".join(design.columns), plan.domain.cells, most, None)]
-
-
-def _told(
-    session: Session, design: Design, rows: list[Row], charged: Cost, notes: tuple[str, ...]
-) -> Release:
-    """The tables of a synopsis, or its database, as a release."""
-    balance = session.ledger.balance(session.user, design.dataset.name)
-    names: tuple[str, ...] = ("columns", "cells", "stderr", "chosen_for")
-    types: tuple[str, ...] = ("VARCHAR", "BIGINT", "DOUBLE", "VARCHAR")
-    if design.method == "smalldb":
-        names, types = ("columns", "cells", "most"), types[:3]
-    told = tell.table(names, types, [row[: len(names)] for row in rows], notes)
-    price = cost(design.plan.event, Terms.of(balance.grant))
-    return dataclasses.replace(
-        told, backend=design.method, price=price, charged=charged, left=tell.budget(balance),
-        dataset=design.dataset.name,
-    )  # fmt: skip

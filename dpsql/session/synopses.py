@@ -48,7 +48,7 @@ class Learned:
     trained: dict[object, Training] = field(default_factory=dict)
     gates: dict[tuple[str, str], Opened] = field(default_factory=dict)
     records: dict[tuple[str, str, bool], Record] = field(default_factory=dict)
-    verified: dict[object, Opened] = field(default_factory=dict)  # by query and guess
+    verified: dict[object, tuple[int, Opened]] = field(default_factory=dict)  # `session.passed`
     bought: int = 0
     asking: Renewed = field(default_factory=Renewed)
 
@@ -143,6 +143,7 @@ class Synopses:
         """
         from dpsql.planner import Asked
         from dpsql.session import holdout, rounds, synopsis
+        from dpsql.session.buying import create, predicted
         from dpsql.session.learning import Learning
         from dpsql.session.queried import queried
 
@@ -170,15 +171,15 @@ class Synopses:
             held = holdout.designed(
                 session, name, declared, columns, training, users, learning, asked
             )
-            return (holdout.predicted if explain else holdout.create)(session, held)
+            return (predicted if explain else create)(session, held)
         if learning.chosen:
             names = synopsis.columns_of(name, declared, columns, None)
-            made = rounds.designed(session, name, names, listed, users, learning, asked)
-            return rounds.predicted(session, made) if explain else rounds.create(session, made)
+            found = rounds.designed(session, name, names, listed, users, learning, asked)
+            return (predicted if explain else create)(session, found)
         design = synopsis.designed(
             session, name, declared, columns, sets, ways, users, learning, asked
         )
-        return (synopsis.predicted if explain else synopsis.create)(session, design)
+        return (predicted if explain else create)(session, design)
 
     def _require_granted(self, dataset: str, users: Sequence[str], delta: float | None) -> None:
         """Raises UsageError for who may not ask at all, and for a delta that is not the grant's."""
@@ -215,16 +216,16 @@ class Synopses:
         rows = [
             (
                 s.name, ", ".join(s.columns), len(s.sets) + s.rounds, s.method, s.updates,
-                s.rho / PICO if s.updates else None, s.user, s.at, s.snapshot == now,
+                s.rho / PICO if s.updates else None, s.user, s.at, _whom(s), s.snapshot == now,
             )
             for s in self.listed(declared.name)
         ]  # fmt: skip
         names = (
             "name", "columns", "tables", "method", "updates_left", "rho_each", "bought_by", "at",
-            "current",
+            "asked_by", "current",
         )  # fmt: skip
         types = ("VARCHAR", "VARCHAR", "BIGINT", "VARCHAR", "BIGINT", "DOUBLE", "VARCHAR",
-                 "VARCHAR", "BOOLEAN")  # fmt: skip
+                 "VARCHAR", "VARCHAR", "BOOLEAN")  # fmt: skip
         stale = any(not row[-1] for row in rows)
         notes = ("the data changed since: what is not current answers nothing",) if stale else ()
         return tell.table(names, types, rows, notes)
@@ -260,3 +261,10 @@ class Synopses:
         if buyer != user:
             raise UsageError(f"synopsis {name} was bought by {buyer}, who alone can drop it")
         ledger.synopses.drop(where, name)
+
+
+def _whom(synopsis: Synopsis) -> str:
+    """Who may ask it, in words."""
+    if synopsis.users is None:
+        return "everybody with a grant"
+    return ", ".join(dict.fromkeys((synopsis.user, *synopsis.users)))

@@ -18,9 +18,12 @@ import numpy as np
 
 from dpsql.accounting.clock import now
 from dpsql.accounting.events import Gaussian
-from dpsql.accounting.synopses import Synopsis, check_name, made
-from dpsql.curator.curator import rise
+from dpsql.accounting.purse import Balance, Rise
+from dpsql.accounting.stored import Stored
+from dpsql.accounting.synopses import Synopsis, check_name
+from dpsql.curator.curator import Curator, Measurement
 from dpsql.curator.quote import GaussianNoise, quote
+from dpsql.curator.rises import rise
 from dpsql.errors import UsageError
 from dpsql.mechanisms import gaussian
 from dpsql.mechanisms.marginals import Marginals, marginals
@@ -32,9 +35,8 @@ from dpsql.query.linear import whole
 from dpsql.release import Cost, Release
 from dpsql.schema import Dataset
 from dpsql.session import tell
+from dpsql.session.buying import Also
 from dpsql.session.charge import Charge
-from dpsql.session.earlier import NOT_KEPT
-from dpsql.session.held import fit, keep, unfinished
 from dpsql.session.learning import Learning
 
 if TYPE_CHECKING:
@@ -82,6 +84,50 @@ class Design:
             found.append((", ".join(names), cells, round(math.sqrt(float(variances[start])), 2)))
             start += cells
         return found
+
+    @property
+    def note(self) -> Synopsis:
+        return Synopsis(
+            self.name, self.dataset.name, "", "", now(), self.learning.method, self.columns,
+            self.sets, (), self.users, self.updates, self.rho, step=self.learning.step,
+            gate=self.learning.gate, threshold=self.learning.threshold,
+        )  # fmt: skip
+
+    @property
+    def training(self) -> None:
+        return None
+
+    def rise(self, session: Session, snapshot: str) -> Rise:
+        return rise(
+            session.ledger, session.user, self.dataset, snapshot, self.plan.strategy,
+            self.choice.noise,
+        )  # fmt: skip
+
+    def measured(
+        self, curator: Curator, charge: Charge, balance: Balance, also: Also
+    ) -> Measurement:
+        return curator.measure(
+            self.plan.strategy, self.choice.noise, self.statement, charge.take, balance.grant,
+            charge.token, also,
+        )  # fmt: skip
+
+    def stored(self, found: Measurement) -> Stored | None:
+        assert isinstance(found.event, Gaussian)
+        return self.plan.stored(found.answers, found.event, [])
+
+    def told(
+        self, session: Session, charged: Cost, notes: tuple[str, ...], stored: Stored | None = None
+    ) -> Release:
+        """Its tables."""
+        told = tell.table(
+            ("columns", "cells", "stderr"), ("VARCHAR", "BIGINT", "DOUBLE"), self.rows,
+            (*self.promise, *notes),
+        )  # fmt: skip
+        left = tell.budget(session.ledger.balance(session.user, self.dataset.name))
+        return dataclasses.replace(
+            told, backend="marginals", price=self.choice.price, charged=charged, left=left,
+            dataset=self.dataset.name,
+        )  # fmt: skip
 
 
 def designed(
@@ -228,70 +274,3 @@ def _answers(dataset: Dataset, columns: Names, ways: int) -> int:
 
 def cells_of(dataset: Dataset, names: Names) -> int:
     return math.prod(dataset.column(name).cells for name in names)
-
-
-def predicted(session: Session, design: Design) -> Release:
-    """What a synopsis would cost, and the error of its tables; free, and reads no data."""
-    balance = session.ledger.balance(session.user, design.dataset.name)
-    terms = Terms.of(balance.grant)
-    taken = rise(
-        session.ledger, session.user, design.dataset, session._snapshot(design.dataset),
-        design.plan.strategy, design.choice.noise,
-    )  # fmt: skip
-    return _told(session, design, tell.price(taken.charged, terms), ("nothing was charged",))
-
-
-def create(session: Session, design: Design) -> Release:
-    """Buy the tables of a synopsis; it can be asked when this returns.
-
-    Raises UsageError for a name that is taken, BudgetError or SourceError: then nothing is charged;
-    only after the charge can SourceError or InternalError mean that something was paid, and then
-    they say so.
-    """
-    dataset, ledger = design.dataset, session.ledger
-    balance = ledger.balance(session.user, dataset.name)
-    terms, charge = Terms.of(balance.grant), Charge(ledger, balance)
-    curator = session._curator(dataset)
-    snapshot = session._snapshot(dataset)
-    synopsis = Synopsis(
-        design.name, dataset.name, snapshot, session.user, now(), design.learning.method,
-        design.columns, design.sets, (), design.users, design.updates, design.rho,
-        step=design.learning.step, gate=design.learning.gate,
-        threshold=design.learning.threshold,
-    )  # fmt: skip
-    failure: BaseException
-    try:
-        session.go_on()
-        measured = curator.measure(
-            design.plan.strategy, design.choice.noise, design.statement, charge.take,
-            balance.grant, charge.token,
-            lambda page, seq: made(page, dataclasses.replace(synopsis, charges=(seq,))),
-        )  # fmt: skip
-        archive = session._archive(dataset, measured.snapshot)
-        assert isinstance(measured.event, Gaussian)
-        stored = design.plan.stored(measured.answers, measured.event, [])
-        seq = measured.receipt.seq
-        kept = stored is not None and keep(archive, seq, stored)
-        notes: tuple[str, ...] = () if kept else (NOT_KEPT,)
-        if stored is not None:
-            made_of = dataclasses.replace(synopsis, charges=(seq,))
-            notes += unfinished(fit(session, dataset, archive, made_of))
-        return _told(session, design, tell.price(measured.receipt.charged, terms), notes)
-    except BaseException as error:
-        failure = charge.failure(error)
-    finally:
-        session._calls.paid = charge.cost
-    raise failure
-
-
-def _told(session: Session, design: Design, charged: Cost, notes: tuple[str, ...]) -> Release:
-    """The tables of a synopsis as a release."""
-    told = tell.table(
-        ("columns", "cells", "stderr"), ("VARCHAR", "BIGINT", "DOUBLE"), design.rows,
-        (*design.promise, *notes),
-    )  # fmt: skip
-    left = tell.budget(session.ledger.balance(session.user, design.dataset.name))
-    return dataclasses.replace(
-        told, backend="marginals", price=design.choice.price, charged=charged, left=left,
-        dataset=design.dataset.name,
-    )  # fmt: skip

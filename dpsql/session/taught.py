@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from dpsql.accounting.purse import Balance
 from dpsql.accounting.stored import Stored
@@ -11,6 +15,7 @@ from dpsql.accounting.synopses import HOLDOUT, TABLES, Synopsis
 from dpsql.accounting.synopses import learnt as note_learnt
 from dpsql.curator.curator import Measurement
 from dpsql.curator.quote import GaussianNoise, moved
+from dpsql.domain import Domain
 from dpsql.mechanisms import gaussian
 from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.expectation import answers
@@ -21,8 +26,10 @@ from dpsql.mechanisms.marginal import marginal
 from dpsql.mechanisms.precision import variance_of
 from dpsql.mechanisms.purchase import CELLS
 from dpsql.mechanisms.uncertain import Floats
+from dpsql.query.canon import tables
 from dpsql.query.compile import Compiled
-from dpsql.query.linear import Workload
+from dpsql.query.linear import Block, Classes, Grouping, Term, Weight, Workload, classes
+from dpsql.query.predicate import ALWAYS
 from dpsql.schema import Dataset
 from dpsql.session import held
 from dpsql.session.charge import Charge
@@ -34,19 +41,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What is to be measured: a table of the columns `names`, or, without, the question alone."""
+    """What is to be measured, in words: the table of the columns `names`, or, without, the question
+    alone, or a table of no more than it tells apart."""
 
     asked: Workload
     names: tuple[str, ...] | None
+    what: str
 
     def noise(self, dataset: Dataset, synopsis: Synopsis) -> GaussianNoise:
         """That of half the price of an update."""
         squared = moved(self.asked, dataset).squared
         return gaussian.noise(squared, max(synopsis.rho // 2, 1))
-
-    @property
-    def what(self) -> str:
-        return "it" if self.names is None else f"the whole table of {', '.join(self.names)}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,16 +91,33 @@ class Taught:
 
 def lesson(session: Session, compiled: Compiled, synopsis: Synopsis) -> Lesson | str:
     """What a question teaches; in words why it teaches nothing."""
+    workload = compiled.workload
     if synopsis.step != TABLES or synopsis.method == HOLDOUT:
-        return Lesson(compiled.workload, None)
-    names = tuple(sorted(columns(compiled.workload)))
-    domain = session._grid(compiled.bound.dataset).domain(names)
+        return Lesson(workload, None, "it")
+    names = tuple(sorted(columns(workload)))
+    domain, listed = session._grid(compiled.bound.dataset).domain(names), ", ".join(names)
     if domain.cells <= CELLS:
-        return Lesson(marginal(domain).workload, names)
+        return Lesson(marginal(domain).workload, names, f"the whole table of {listed}")
+    told = classes(domain, tables(workload.blocks))
+    cells = math.prod(each.number for each in told.values())
+    if cells <= CELLS:
+        what = f"a table of {cells:,} cells, which tell of {listed} what it asks"
+        return Lesson(_coarse(domain, told), None, what)
     return (
-        f"the guess is far off, and the table of {', '.join(names)} has {domain.cells:,}"
-        f" cells, of which at most {CELLS:,} are measured"
+        f"the guess is far off, and the table of {listed} has {domain.cells:,} cells, of which at"
+        f" most {CELLS:,} are measured"
     )
+
+
+def _coarse(domain: Domain, told: Mapping[str, Classes]) -> Workload:
+    """The counts of all combinations of classes, whose price is that of one of them."""
+    keys, stride = [], math.prod(each.number for each in told.values())
+    cells = np.arange(stride)
+    for name in domain.names:
+        stride //= told[name].number
+        keys.append((domain.project([name]), told[name].of, stride))
+    grouping = Grouping(tuple(keys), cells)
+    return Workload(domain, (Block(ALWAYS, (Weight((Term(ALWAYS),)),), (grouping,)),))
 
 
 def taught(

@@ -21,9 +21,10 @@ from dpsql.accounting.filter import holds
 from dpsql.accounting.ledger import Ledger, Rise
 from dpsql.accounting.purse import Balance
 from dpsql.accounting.stored import Stored
-from dpsql.curator.curator import Measurement, rise
+from dpsql.curator.curator import Measurement
 from dpsql.curator.noise import LARGEST_VARIANCE
 from dpsql.curator.quote import GaussianNoise
+from dpsql.curator.rises import rise
 from dpsql.errors import LedgerError, UsageError
 from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.finest import largest

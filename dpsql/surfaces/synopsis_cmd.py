@@ -211,7 +211,8 @@ def show(
     ledger: Path | str | None,
     form: str,
 ) -> None:
-    """List the synopses that -u USER may ask: columns, tables, and what they may still learn.
+    """List the synopses that -u USER may ask: columns, tables, what they may still learn, and who
+    else may ask.
 
     \b
     dpsql synopsis show adult.duckdb -u alice

@@ -16,7 +16,8 @@ from dpsql.accounting.purse import Price
 from dpsql.curator import small
 from dpsql.curator.cells import Cells
 from dpsql.curator.chooser import Chooser
-from dpsql.curator.curator import Curator, rounds_rise
+from dpsql.curator.curator import Curator
+from dpsql.curator.rises import rounds_rise
 from dpsql.curator.sealed import Sealed
 from dpsql.domain import Domain
 from dpsql.errors import BudgetExceeded, InternalError, SourceError, UsageError

@@ -84,6 +84,69 @@ def test_what_is_first_above_is_told_with_counts(session: Session) -> None:
     assert none.rows == () and none.charged is not None and none.charged.rho <= 0.0051
 
 
+USED = {
+    "nothing": (),
+    "everybody": ("SELECT age, COUNT(*) FROM town GROUP BY age",),
+    "everybody, by these": (f"{REGIONS} ORDER BY region",),
+    "those who are found": ("SELECT COUNT(*) FROM town WHERE region IN ('N', 'E')",),
+}
+
+
+@pytest.mark.parametrize("clause", ["LARGEST 1", "FIRST 1 ABOVE 2000", "FIRST 2 ABOVE 2000"])
+@pytest.mark.parametrize("used", USED)
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_counts_will_cost_is_told_to_the_last_digit(
+    town: Any, session: Session, clause: str, used: str, shared: bool
+) -> None:
+    """In every purse that pays, after what each of them paid before."""
+    ledger, asked = town.ledger, f"{REGIONS} {clause} WITH COUNTS"
+    if shared:  # a group that has paid for another member, and a cap that is set
+        ledger.grant("team", dataset="town", epsilon=50.0)
+        ledger.cap("town", epsilon=90.0)
+        for user in ("alice", "carol"):
+            ledger.grant(user, dataset="town", epsilon=20.0)
+            ledger.join(user, "team", dataset="town")
+        with opened(town, session.database, "carol") as carol:
+            carol.answer("SELECT sex, region, COUNT(*) FROM town GROUP BY ALL", rho=0.003)
+    for sql in USED[used]:
+        session.answer(sql, rho=0.02 if sql.startswith(REGIONS) else 0.002)
+    plan = session.explain(asked, rho=0.01)
+    found = session.answer(asked, rho=0.01)
+    assert plan.charged == found.charged and plan.price == found.price
+    assert plan.after == found.left and plan.after == session.budget("town")
+
+
+def test_which_groups_are_found_may_make_counts_cheaper_than_was_told(session: Session) -> None:
+    session.answer("SELECT COUNT(*) FROM town WHERE region = 'W'", rho=0.5)
+    asked = f"{REGIONS} LARGEST 1 WITH COUNTS"
+    plan, found = session.explain(asked, rho=0.01), session.answer(asked, rho=0.01)
+    assert plan.charged is not None and found.charged is not None
+    assert 0 < found.charged.rho < plan.charged.rho <= 0.01  # W was asked about, and not found
+
+
+def test_counts_of_what_is_known_to_be_found_are_all_that_is_bought(session: Session) -> None:
+    session.answer(f"{REGIONS} FIRST 2 ABOVE 2000", rho=0.01)
+    session.answer("SELECT COUNT(*) FROM town WHERE region = 'W'", rho=0.001)
+    asked = f"{REGIONS} FIRST 2 ABOVE 2000 WITH COUNTS"
+    for free in (False, True):
+        plan, found = session.explain(asked, rho=0.01), session.answer(asked, rho=0.01)
+        assert plan.charged == found.charged and plan.backend == found.backend == "reuse"
+        assert (found.charged == plan.price) is free or found.charged.rho > 0
+        assert (plan.charged.rho == 0) is free and plan.after == found.left
+
+
+def test_what_fits_a_purse_jointly_is_not_refused(town: Any, session: Session) -> None:
+    """A gate and counts that cost others what the purse has lost already."""
+    town.ledger.grant("bob", dataset="town", epsilon=1.0)
+    with opened(town, session.database, "bob") as bob:
+        whole = bob.budget("town").left.rho
+        bob.answer("SELECT COUNT(*) FROM town WHERE region = 'W' AND sex = 'male'", rho=0.5 * whole)
+        where = REGIONS.replace("town", "town WHERE sex = 'female'")
+        asked = f"{where} FIRST 1 ABOVE 2000 WITH COUNTS"
+        plan, found = bob.explain(asked, rho=0.6 * whole), bob.answer(asked, rho=0.6 * whole)
+        assert plan.charged == found.charged
+
+
 def test_a_refused_number_costs_nothing_at_all(town: Any, session: Session) -> None:
     """What finds the group is not paid where its count cannot be."""
     town.ledger.grant("bob", dataset="town", epsilon=1.0)

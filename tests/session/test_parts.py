@@ -11,7 +11,7 @@ import pytest
 
 from dpsql.curator.gate import Gate
 from dpsql.errors import Interrupted, SourceError
-from dpsql.session import Session, explained, exported, held, learned, synopsis, taught, tell
+from dpsql.session import Session, buying, explained, exported, held, learned, taught, tell
 from dpsql.surfaces.dbapi import Connection
 from tests.session.conftest import Town, people
 
@@ -114,7 +114,7 @@ def test_synopses_are_stopped_as_statements_are(
             connection.interrupt()
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(synopsis, "fit", stopping)
+        monkeypatch.setattr(buying, "fit", stopping)
         with pytest.raises(Interrupted) as caught:
             connection.synopses.create("own", ["month", "smoker"], rho=0.1)
         says_what_was_charged(connection.session, caught.value)

@@ -123,8 +123,10 @@ def test_guesses_that_are_near_are_free_once_a_gate_is_bought(session: Session) 
     paid = spent(session)
     other = "SELECT age, COUNT(*) AS n FROM town WHERE sex = 'female' AND smoker GROUP BY age"
     for question in (NOT_TOLD, other, NOT_TOLD, other):
+        plan = session.explain(question, backend="synopsis")
         free = session.answer(question, backend="synopsis")
-        assert free.backend == "synopsis" and free.reused and within(free)
+        assert free.backend == plan.backend == "synopsis" and free.reused and within(free)
+        assert plan.charged == free.charged and plan.stderr == free.stderr
         assert "nothing was charged" in free.notes
     assert spent(session) == paid
 
@@ -184,6 +186,8 @@ def test_others_pay_once_for_what_they_read_and_the_cap_does_not_pay_again(
     for user in ("bob", "carol"):
         town.ledger.grant(user, dataset="town", epsilon=100)
     session.synopses.create("main", COLUMNS, rho=0.1, users=["bob"])
+    shown = session.synopses.shown()
+    assert shown.rows[0][shown.columns.index("asked_by")] == "alice, bob"
     (cap,) = town.ledger.caps()
     with (
         opened(town, session.database, "bob") as bob,
@@ -238,10 +242,12 @@ def test_a_changed_table_has_no_synopsis(town: Any) -> None:
     with opened(town, path) as session:
         session.synopses.create("main", COLUMNS, rho=0.1)
         session.answer(TOLD, backend="synopsis")
+        assert not any("changed" in note for note in session.synopses.export("main", 9).notes)
     filled(town, "c", "i % 5 = 0", "i % 4")
     with opened(town, path) as session:
-        with pytest.raises(UsageError, match="no synopsis of town"):
+        with pytest.raises(UsageError, match=r"no synopsis of town .* changed since main was made"):
             session.answer(TOLD, backend="synopsis")
+        assert "the data have changed" in session.synopses.export("main", 9).notes[0]
         assert session.synopses.shown().rows[0][-1] is False
         session.synopses.create("main", COLUMNS, rho=0.1)  # the name is free again
         assert session.answer(TOLD, backend="synopsis").backend == "synopsis"

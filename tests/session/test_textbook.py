@@ -158,3 +158,26 @@ def test_no_gate_is_bought_where_what_a_far_guess_buys_cannot_be(
         with pytest.raises(BudgetExceeded) as told:  # that gate is closed, and none is paid
             carol.answer(FAR, backend="synopsis")
         assert carol.last_charge is None and "for this part" not in str(told.value)
+
+
+def test_what_reading_several_lessons_and_a_gate_take_is_told_to_the_last_digit(
+    town: Any, uneven: Session
+) -> None:
+    """Lessons about different people cost less together than each by itself; purses are shared."""
+    for user in ("bob", "team"):
+        town.ledger.grant(user, dataset="town", epsilon=20.0)
+    town.ledger.join("bob", "team", dataset="town")
+    made(uneven, step="exponential")
+    for sex, region in (("male", "N"), ("female", "S")):
+        far = f"SELECT COUNT(*) FROM town WHERE sex = '{sex}' AND region = '{region}'"
+        assert "has learnt it" in str(uneven.answer(far, **ASKED).notes)
+    with opened(town, uneven.database, "bob") as bob:
+        told = []
+        for _ in range(2):
+            sql = "SELECT COUNT(*) AS n FROM town WHERE age = 3 AND smoker"
+            plan, found = bob.explain(sql, **ASKED), bob.answer(sql, **ASKED)
+            assert plan.backend == found.backend == "synopsis"
+            assert plan.charged == found.charged and plan.after == found.left
+            told.append(found)
+        assert told[0].charged.rho > 0.0 == told[1].charged.rho  # type: ignore[union-attr]
+        assert any("read what" in note for note in told[0].notes)

@@ -81,6 +81,11 @@ def test_tables_and_who_may_ask_are_named(town: Path, capsys: pytest.CaptureFixt
     ]  # fmt: skip
     code, out, _ = run(capsys, "synopsis", "show", town, "-u", "carol", "--format", "json")
     assert code == 0 and json.loads(out)["rows"] == []
+    code, out, _ = run(capsys, "synopsis", "show", town, "-u", "bob", "--format", "json")
+    told = json.loads(out)
+    assert code == 0 and told["rows"][0][told["columns"].index("asked_by")] == "alice, bob"
+    code, out, _ = run(capsys, "synopsis", "show", town, "-u", "bob")
+    assert code == 0 and "asked_by" in out and "alice, bob" in out
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "duckdb"])
