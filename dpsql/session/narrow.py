@@ -17,7 +17,7 @@ from dpsql.curator.quote import GaussianNoise
 from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.finest import largest
 from dpsql.mechanisms.noises import Alike, Noise
-from dpsql.mechanisms.plans import factorized
+from dpsql.mechanisms.plans import factorized, runs
 from dpsql.planner import NOISES, Asked, Terms, chosen
 from dpsql.query.compile import Compiled
 from dpsql.schema import Dataset
@@ -103,7 +103,8 @@ def halves_of(ready: Ready, archive: Archive | None) -> list[float] | None:
 
 def _mixed(alone: Joint, widths: Sequence[Width], dataset: Dataset, terms: Terms) -> Joint | None:
     """The same through the strategy of least largest error, with as much noise as will do."""
-    plan = factorized(alone.workload, dataset, largest=True)
+    tree = runs(alone.workload, dataset, largest=True)
+    plan = tree or factorized(alone.workload, dataset, largest=True)
     if plan is None:
         return None
 
