@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
+from collections import OrderedDict
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -21,10 +21,12 @@ from dpsql.mechanisms.spread import Fitted, Spread
 from dpsql.mechanisms.threads import one_thread
 from dpsql.query.canon import families, parts
 from dpsql.query.linear import Workload
+from dpsql.query.renewed import Renewed
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_KEPT = 1 << 24  # entries of covariances that are remembered
 _ENTRIES = 1 << 22  # of covariances at a time
 
 
@@ -75,21 +77,47 @@ def _on_cells(cells: Ints, answers: Floats) -> Floats:
     return found
 
 
-@functools.lru_cache(64)  # an inverse of some hundred rows takes milliseconds
+@dataclass(frozen=True, slots=True, eq=False)
+class _Undone:
+    """R of a `matrix` on answers or `cells`, and the covariance of the answers of a run."""
+
+    matrix: Ints
+    cells: Ints | None
+    root: Floats
+    covariance: Floats
+
+    @classmethod
+    def of(cls, mix: Mix) -> _Undone:
+        with one_thread():
+            root = np.linalg.inv(mix.matrix.astype(np.float64))
+            root = root if mix.cells is None else mix.cells @ root
+            return cls(mix.matrix, mix.cells, root, root @ root.T)
+
+
+_UNDONE: OrderedDict[tuple[int, int], _Undone] = OrderedDict()
+_UNDOING = Renewed()
+
+
+def _undone(mix: Mix) -> _Undone:
+    """Found once for a matrix, which takes up to a second, while it is among the last ones used."""
+    name = (id(mix.matrix), id(mix.cells))  # of what is held, so that it names nothing else
+    with _UNDOING.held():
+        if name not in _UNDONE:
+            _UNDONE[name] = _Undone.of(mix)
+        _UNDONE.move_to_end(name)
+        while len(_UNDONE) > 1 and sum(u.covariance.size for u in _UNDONE.values()) > _KEPT:
+            _UNDONE.popitem(last=False)
+        return _UNDONE[name]
+
+
 def root(mix: Mix) -> Floats:
     """R (answers, rows): the answers of a run are R times its values."""
-    with one_thread():
-        found: Floats = np.linalg.inv(mix.matrix.astype(np.float64))
-        return found if mix.cells is None else mix.cells @ found
+    return _undone(mix).root
 
 
-@functools.lru_cache(64)
 def covariance(mix: Mix) -> Floats:
     """That of the answers of a run, (answers, answers), at a variance of 1."""
-    inverse = root(mix)
-    with one_thread():
-        found: Floats = inverse @ inverse.T
-    return found
+    return _undone(mix).covariance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
