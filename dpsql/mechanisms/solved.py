@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,9 @@ from dpsql.mechanisms.cells import cells_of
 from dpsql.mechanisms.clusters import Cluster, part_of
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.marginals import Marginals
+from dpsql.mechanisms.margins import Margins, margins
 from dpsql.mechanisms.spread import Fitted, Spread
+from dpsql.query.canon import families
 from dpsql.query.linear import Workload
 from dpsql.query.strategy import Mixed, Residuals
 
@@ -57,11 +60,36 @@ class Solved:
     def spreads(self, law: Gaussian) -> list[Spread]:
         """What will be known of each block's answers."""
         variance, least = float(law.variance), stddev(law)
+        groups = self._margins()
+        if groups is not None:
+            inner = self.inverse @ self.inverse.T * variance
+            whole = functools.cache(lambda: groups.shown(*self._scales(variance)))
+            known = np.ones((len(groups.share), len(inner)), bool)
+            covariance = groups.share[:, None, None] * inner
+            return [Spread(covariance, known, least, whole=whole, multiples=True)]
         each = [inner * variance for inner in self.covariances()]
         return [Spread(inner, np.ones(inner.shape[:2], bool), least) for inner in each]
 
+    def _margins(self) -> Margins | None:
+        """Of the groups of a SELECT whose aggregates are mixed group by group."""
+        if self.cluster.whole:
+            return None
+        (listed,) = families(self.cluster.workload)
+        return margins(listed, len(self.inverse))
+
+    def _scales(self, variance: float) -> tuple[list[float], list[int]]:
+        """The variance of each aggregate of a group, and of what it is a multiple."""
+        (listed,) = families(self.cluster.workload)
+        inner = np.einsum("wr,wr->w", self.inverse, self.inverse) * variance
+        return inner.tolist(), [f.factor for f in listed[: len(inner)] if f is not None]
+
     def fitted(self, values: NDArray[np.generic], law: Gaussian) -> list[Fitted]:
         """The answers of each block from the noisy values."""
+        groups = self._margins()
+        if groups is not None:
+            ((measured,), (spread,)) = self.answers(values), self.spreads(law)
+            scales = self._scales(float(law.variance))
+            return [Fitted(*groups.fitted(measured, *scales), spread)]
         listed = zip(self.answers(values), self.spreads(law), strict=True)
         return [Fitted(np.rint(some).astype(np.int64), some, spread) for some, spread in listed]
 
