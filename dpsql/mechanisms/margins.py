@@ -42,7 +42,7 @@ class Margins:
         these variances, in whole numbers of their factors."""
         found = []
         for variance, factor in zip(variances, factors, strict=True):
-            workload, model = self._model(variance, factor)
+            workload, model = _model(self, variance, factor)
             found.append(model.spreads(workload)[0].shown[:, 0])
         return np.stack(found, axis=1)
 
@@ -52,7 +52,7 @@ class Margins:
         """What is shown and the estimates, of measured answers, all (groups, aggregates)."""
         both = []
         for column, (variance, factor) in enumerate(zip(variances, factors, strict=True)):
-            workload, model = self._model(variance, factor)
+            workload, model = _model(self, variance, factor)
             starts = np.cumsum([0, *(g.size for g in self.groupings)])
             own = zip(families(workload)[0], starts[:-1], strict=True)
             values = [answers[start + f.origin, column] for f, start in own if f is not None]
@@ -60,12 +60,6 @@ class Margins:
             both.append((found.shown[:, 0], found.centre[:, 0]))
         shown, centre = zip(*both, strict=True)
         return np.stack(shown, axis=1), np.stack(centre, axis=1)
-
-    def _model(self, variance: float, factor: int) -> tuple[Workload, Model]:
-        workload = _counts(self.groupings, factor)
-        model = _model(workload, Gaussian(1, Fraction(variance)))
-        assert model is not None  # as for a variance of 1
-        return workload, model
 
 
 @functools.lru_cache(16)
@@ -97,11 +91,28 @@ def margins(listed: tuple[Family | None, ...], width: int) -> Margins | None:
         else Grouping((), np.zeros(1, np.int64))
         for own in codes
     )
-    workload = _counts(groupings, 1)
-    model = _model(workload, Gaussian(1, Fraction(1)))
+    workload, model = _measured(groupings, 1, 1.0)
     if model is None:
         return None
     return Margins(groupings, model.spreads(workload)[0].variances[:, 0])
+
+
+@functools.lru_cache(32)
+def _model(of: Margins, variance: float, factor: int) -> tuple[Workload, Model]:
+    """So many times the counts of all groups, and what is known where they were measured."""
+    workload, model = _measured(of.groupings, factor, variance)
+    assert model is not None  # as for a variance of 1
+    return workload, model
+
+
+def _measured(
+    groupings: tuple[Grouping, ...], factor: int, variance: float
+) -> tuple[Workload, Model | None]:
+    sizes = [domain.sizes for grouping in groupings for domain, _, _ in grouping.keys]
+    block = Block(ALWAYS, (Weight((Term(ALWAYS),), factor),), groupings)
+    workload, law = Workload(Domain(("part",), sizes[0]), (block,)), Gaussian(1, Fraction(variance))
+    listed = [family for family in families(workload)[0] if family is not None]
+    return workload, Model.of([(family, law) for family in listed])
 
 
 def _counted(family: Family) -> Family:
@@ -111,20 +122,9 @@ def _counted(family: Family) -> Family:
     for name, merged in family.classes.items():
         found = alike(told.swapaxes(len(kept), 0))
         if found.number == 1:
-            told = told.take(0, axis=len(kept))
+            told = np.asarray(told.take(0, axis=len(kept)))
             continue
         told = told.take(found.first, axis=len(kept))
         kept[name] = found.of[merged]
     groups = told.reshape(-1)
     return Family.of(kept, groups, (groups >= 0).astype(np.int64), 1, family.origin)
-
-
-def _counts(groupings: tuple[Grouping, ...], factor: int) -> Workload:
-    """So many times the counts of all groups."""
-    sizes = [domain.sizes for grouping in groupings for domain, _, _ in grouping.keys]
-    block = Block(ALWAYS, (Weight((Term(ALWAYS),), factor),), groupings)
-    return Workload(Domain(("part",), sizes[0]), (block,))
-
-
-def _model(workload: Workload, law: Gaussian) -> Model | None:
-    return Model.of([(family, law) for family in families(workload)[0] if family is not None])

@@ -100,3 +100,27 @@ def test_they_agree_in_a_script_beside_other_questions(session: Session) -> None
     again = session.run(text, **settings)
     assert again[0].charged is not None and again[0].charged.rho == 0
     assert [release.rows for release in again] == [release.rows for release in found]
+
+
+SEVERAL = BY_DAY.replace("COUNT(*) AS n", "COUNT(*) AS n, COUNT_IF(sex = 'f') AS f, SUM(day(d)) AS s")
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+@pytest.mark.parametrize("more", ["", "; SELECT sex, AVG(day(d)) AS a FROM visits GROUP BY sex"])
+def test_several_aggregates_agree_and_are_said_again(
+    session: Session, reuse: bool, more: str
+) -> None:
+    """They cross each other, and are mixed group by group."""
+    settings = {"rho": 0.01, "reuse": reuse}
+    told = session.explain_script(SEVERAL + more, **settings)
+    found = session.run(SEVERAL + more, **settings)
+    assert told.backend == found[0].backend == "factorization"
+    assert told.plans[0].stderr == found[0].stderr
+    totals = np.zeros((4, 3), np.int64)
+    for *keys, n, f, s in found[0].rows:
+        totals[keys.count(None)] += np.array([n, f, s], np.int64)
+    assert (totals == totals[0]).all() and totals.all()
+    if reuse:
+        again = session.run(SEVERAL + more, **settings)
+        assert again[0].charged is not None and again[0].charged.rho == 0
+        assert again[0].rows == found[0].rows and again[0].stderr == found[0].stderr
