@@ -29,6 +29,7 @@ from dpsql.query.renewed import Renewed
 
 if TYPE_CHECKING:  # it looks at what was measured as it is
     from dpsql.mechanisms.margins import Margins
+    from dpsql.mechanisms.tabled import OneTable
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -183,8 +184,10 @@ class Again:
 
     def _agreed(self, spread: Spread, block: Block, of: Ints, at: Ints, scale: Floats) -> Spread:
         """With what becomes of errors where answers are made to agree and shown as one table."""
-        agreed = {n: g for n, mix in enumerate(self.stored.mixes) if (g := self._margins(mix))}
-        if not np.isin(of, list(agreed)).any():
+        mixes = self.stored.mixes
+        agreed = {n: g for n, mix in enumerate(mixes) if (g := self._margins(mix))}
+        tables = {n: t for n, mix in enumerate(mixes) if (t := self._table(mix))}
+        if not np.isin(of, [*agreed, *tables]).any():
             return spread
 
         @functools.cache
@@ -192,9 +195,13 @@ class Again:
             factors = np.array([weight.factor for weight in block.weights])
             more: Floats = rounded(spread.variances / factors**2) * factors**2
             for number, groups in agreed.items():
-                own = groups.shown(*self._scales(self.stored.mixes[number])).reshape(-1)
+                own = groups.shown(*self._scales(mixes[number])).reshape(-1)
                 picked = of == number
                 more[picked] = own[at[picked]] * scale[picked] ** 2
+            for number, table in tables.items():
+                noise = np.diag(covariance(mixes[number])) * stddev(self.stored.law) ** 2
+                picked = of == number
+                more[picked] = table.errors(noise)[at[picked]] * scale[picked] ** 2
             return more
 
         return dataclasses.replace(spread, whole=whole, multiples=True)
@@ -207,6 +214,15 @@ class Again:
 
         listed = self.stored.families[mix.first : mix.first + len(mix.places)]
         return margins(listed, mix.answers)
+
+    def _table(self, mix: Mix) -> OneTable | None:
+        """Of a strategy on cells."""
+        if mix.cells is None:
+            return None
+        from dpsql.mechanisms.tabled import one_table
+
+        listed = self.stored.families[mix.first : mix.first + len(mix.places)]
+        return one_table(listed, mix.places)
 
     def _share(self, mix: Mix) -> Floats:
         """Of the variance of each run, what agreement leaves."""

@@ -12,8 +12,10 @@ import pytest
 
 from dpsql.accounting.events import Gaussian
 from dpsql.domain import Domain
+from dpsql.mechanisms import clusters
 from dpsql.mechanisms.factorization import Factored, factored
 from dpsql.mechanisms.mixed import Again
+from dpsql.mechanisms.solved import Solved
 from dpsql.query.linear import Block, Grouping, Table, Term, Weight, Workload
 from dpsql.query.predicate import ALWAYS, FALSE, TRUE, Leaf
 
@@ -130,6 +132,45 @@ def test_answers_agree_and_err_as_is_said(groupings, factor: int, stddev: float)
     small = (squares / units).mean() < 0.1
     assert (0 if small else 0.75) < ratio < 1.25 or (squares == 0).all()
     assert abs((centres / spread.variances).mean() - 1) < 0.25
+
+
+@pytest.mark.parametrize("stddev", [0.02, 0.3, 2.0, 40.0])
+def test_answers_of_a_strategy_on_cells_agree_and_err_as_is_said(
+    stddev: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All statements' together, of 100 draws, as above: what is said is never below."""
+    monkeypatch.setattr(clusters, "QUERIES", 4)
+    weeks = Block(ALWAYS, weights(4)[:2], NESTED[1:2])
+    asked = Workload(DOMAIN, (Block(ALWAYS, weights(4), NESTED), weeks))
+    plan = factored(asked)
+    (solved,) = plan.solved
+    assert isinstance(solved, Solved) and solved.cluster.cells is not None
+    size = math.sqrt(float(np.square(solved.inverse).sum(axis=1).mean())) / 4
+    law = Gaussian(1, Fraction(stddev / size) ** 2)
+    rows = solved.cluster.cells.rows
+    rng = np.random.default_rng(19)
+    counts = rng.integers(0, 50, rows.shape[1])
+    true, exact = rows @ counts, solved.matrix @ counts
+    said = np.concatenate([spread.shown.reshape(-1) for spread in plan.spreads(law)])
+    squares = np.zeros(true.shape)
+    for _ in range(100):
+        noise = np.rint(rng.normal(0, math.sqrt(law.variance), exact.shape)).astype(np.int64)
+        values = [(exact + noise)[None]]
+        first, second = plan.answered(values, law).answers
+        starts = np.cumsum([0, *(grouping.size for grouping in NESTED)])
+        totals = [first[a:b].sum(axis=0) for a, b in itertools.pairwise(starts)]
+        assert all((each == totals[0]).all() for each in totals)
+        assert (second[:, :2].sum(axis=0) == totals[0][:2]).all()
+        found = np.concatenate([first.reshape(-1), second.reshape(-1)])
+        squares += (found - true) ** 2 / 100
+    ratio = squares.mean() / said.mean()
+    assert ratio < 1.25 and (ratio > 0.75 or stddev < 1)
+    stored = plan.stored(values, law, [first, second])
+    assert stored is not None
+    again = Again.of(asked, stored)
+    spreads = [spread.shown.reshape(-1) for spread in again.spreads()]
+    np.testing.assert_allclose(np.concatenate(spreads), said, rtol=1e-6)
+    assert all((a.shown == b).all() for a, b in zip(again.fitted(), (first, second), strict=True))
 
 
 def test_no_noise_is_no_error_and_one_grouping_is_left_alone() -> None:
