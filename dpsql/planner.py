@@ -101,7 +101,7 @@ class Asked:
         the aggregates of a group, which all groups share. Intervals of very many values of a column
         have a tree.
         """
-        found = runs(workload, dataset, largest=self.largest)
+        found = runs(workload, dataset, largest=self.largest) if self.most else None
         if found is not None:
             return found
         if self.plans(workload, self.queries):

@@ -7,13 +7,15 @@ answers, and as good: A h is measured and W A^-1 answers, for any invertible A.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.domain import Domain
-from dpsql.mechanisms.design import Design, size
+from dpsql.mechanisms.design import Design
+from dpsql.mechanisms.design import size as size_of
 from dpsql.query.canon import Family, placed
 from dpsql.query.linear import Block, Grouping, Term, Weight, Workload
 from dpsql.query.predicate import ALWAYS
@@ -64,19 +66,31 @@ def cells_of(workload: Workload) -> Cells | None:
             return None
         listed.append(family)
         places.append(place)
-    design = Design.of(listed)
-    if design is None or not 0 < design.atoms <= CELLS or size(design.classes) > COMBINATIONS:
+    found = over_atoms(listed, places, workload.size)
+    if found is None:
         return None
-    rows = np.zeros((workload.size, design.atoms), np.int64)
+    design, rows, order = found
+    number = np.full(design.atoms + 1, -1, np.int64)  # the last one stands for no cell
+    number[order] = np.arange(len(order))
+    return Cells(rows[:, order], _counted(workload, design), number[design.label])
+
+
+def over_atoms(
+    listed: Sequence[Family], places: Sequence[Ints], size: int
+) -> tuple[Design, Ints, Ints] | None:
+    """The atoms of families, W (answers, atoms) with the groups of each at their places, and the
+    atoms in the order of their columns; None where they are too many.
+    """
+    design = Design.of(listed)
+    if design is None or not 0 < design.atoms <= CELLS or size_of(design.classes) > COMBINATIONS:
+        return None
+    rows = np.zeros((size, design.atoms), np.int64)
     for family, place, groups, weights in zip(
         listed, places, design.groups, design.weights, strict=True
     ):
         inside = np.flatnonzero(groups >= 0)
         rows[place[groups[inside]], inside] = weights[inside] * family.factor
-    order = np.lexsort(rows[::-1])
-    number = np.full(design.atoms + 1, -1, np.int64)  # the last one stands for no cell
-    number[order] = np.arange(len(order))
-    return Cells(rows[:, order], _counted(workload, design), number[design.label])
+    return design, rows, np.lexsort(rows[::-1])
 
 
 def _counted(workload: Workload, design: Design) -> Workload:

@@ -115,8 +115,14 @@ def _coarser(merged: Ints, finer: Ints | None) -> bool:
     """Whether classes of a column are unions of finer ones."""
     if finer is None:
         return False
-    first = np.unique(finer, return_index=True)[1]
-    return bool((merged[first][finer] == merged).all())
+    return bool((merged[_first(finer)][finer] == merged).all())
+
+
+def _first(merged: Ints) -> Ints:
+    """A code of each class, which are numbered from 0 on."""
+    found = np.empty(int(merged.max()) + 1, np.int64)
+    found[merged[::-1]] = np.arange(len(merged))[::-1]
+    return found
 
 
 def meet(
@@ -158,10 +164,9 @@ def place(
     for axis, (name, mine) in enumerate(classes.items()):
         if name not in coarse:
             continue
-        first = np.unique(mine, return_index=True)[1]
         along = [1] * len(shape)
         along[axis] = shape[axis]
-        found = found * of[name] + coarse[name][first].reshape(along)
+        found = found * of[name] + coarse[name][_first(mine)].reshape(along)
     return np.ascontiguousarray(np.broadcast_to(found, shape)).reshape(-1)
 
 

@@ -65,12 +65,12 @@ class Leveled:
 
     def spreads(self, law: Gaussian) -> tuple[Spread, ...]:
         """What will be known of each SELECT's answers, before anything is measured."""
-        return _spreads(self, law)
+        return _told(self, law).spreads(self.workload)
 
-    def noises(self, law: Gaussian) -> tuple[Noise, ...]:
-        """The noise of each SELECT's answers, whatever they are."""
+    def noises(self, law: Gaussian, asked: Workload | None = None) -> tuple[Noise, ...]:
+        """The noise of each SELECT's answers, whatever they are; or of a part, as it is `asked`."""
         found = []
-        for spread in self.spreads(law):
+        for spread in _told(self, law).spreads(asked or self.workload):
             shape = spread.known.shape
             found.append(Joint(Fitted(np.zeros(shape, np.int64), np.zeros(shape), spread)))
         return tuple(found)
@@ -106,10 +106,10 @@ class Levels:
         return Answered(tuple(some.shown for some in found), tuple(map(Joint, found)), 1)
 
 
-@functools.lru_cache(32)
-def _spreads(plan: Leveled, law: Gaussian) -> tuple[Spread, ...]:
-    """What will be known of the answers, as it will be said then."""
-    return _model((f for own in families(plan.strategy) for f in own), law).spreads(plan.workload)
+@functools.lru_cache(8)
+def _told(plan: Leveled, law: Gaussian) -> Model:
+    """What the levels will tell, before anything is measured."""
+    return _model((f for own in families(plan.strategy) for f in own), law)
 
 
 def _model(listed: Iterable[Family | None], law: Law) -> Model:

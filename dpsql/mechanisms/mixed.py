@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
+from collections import OrderedDict
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.accounting.events import Gaussian
 from dpsql.accounting.mixes import Mix
 from dpsql.accounting.stored import Stored
 from dpsql.mechanisms.design import Design
 from dpsql.mechanisms.found import Answered, Found
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.noises import Joint
+from dpsql.mechanisms.rounded import rounded
 from dpsql.mechanisms.spread import Fitted, Spread
 from dpsql.mechanisms.threads import one_thread
 from dpsql.query.canon import families, parts
-from dpsql.query.linear import Workload
+from dpsql.query.linear import Block, Workload
+from dpsql.query.renewed import Renewed
+
+if TYPE_CHECKING:  # it looks at what was measured as it is
+    from dpsql.mechanisms.margins import Margins
+    from dpsql.mechanisms.tabled import OneTable
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_KEPT = 1 << 24  # entries of covariances that are remembered
 _ENTRIES = 1 << 22  # of covariances at a time
 
 
@@ -75,21 +85,47 @@ def _on_cells(cells: Ints, answers: Floats) -> Floats:
     return found
 
 
-@functools.lru_cache(64)  # an inverse of some hundred rows takes milliseconds
+@dataclass(frozen=True, slots=True, eq=False)
+class _Undone:
+    """R of a `matrix` on answers or `cells`, and the covariance of the answers of a run."""
+
+    matrix: Ints
+    cells: Ints | None
+    root: Floats
+    covariance: Floats
+
+    @classmethod
+    def of(cls, mix: Mix) -> _Undone:
+        with one_thread():
+            root = np.linalg.inv(mix.matrix.astype(np.float64))
+            root = root if mix.cells is None else mix.cells @ root
+            return cls(mix.matrix, mix.cells, root, root @ root.T)
+
+
+_UNDONE: OrderedDict[tuple[int, int], _Undone] = OrderedDict()
+_UNDOING = Renewed()
+
+
+def _undone(mix: Mix) -> _Undone:
+    """Found once for a matrix, which takes up to a second, while it is among the last ones used."""
+    name = (id(mix.matrix), id(mix.cells))  # of what is held, so that it names nothing else
+    with _UNDOING.held():
+        if name not in _UNDONE:
+            _UNDONE[name] = _Undone.of(mix)
+        _UNDONE.move_to_end(name)
+        while len(_UNDONE) > 1 and sum(u.covariance.size for u in _UNDONE.values()) > _KEPT:
+            _UNDONE.popitem(last=False)
+        return _UNDONE[name]
+
+
 def root(mix: Mix) -> Floats:
     """R (answers, rows): the answers of a run are R times its values."""
-    with one_thread():
-        found: Floats = np.linalg.inv(mix.matrix.astype(np.float64))
-        return found if mix.cells is None else mix.cells @ found
+    return _undone(mix).root
 
 
-@functools.lru_cache(64)
 def covariance(mix: Mix) -> Floats:
     """That of the answers of a run, (answers, answers), at a variance of 1."""
-    inverse = root(mix)
-    with one_thread():
-        found: Floats = inverse @ inverse.T
-    return found
+    return _undone(mix).covariance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,15 +169,81 @@ class Again:
             for number, mix in enumerate(self.stored.mixes):
                 mine = np.flatnonzero((of == number).any(axis=1))
                 step = max(1, _ENTRIES // width**2)
+                share = self._share(mix)
                 for rows in (mine[start : start + step] for start in range(0, len(mine), step)):
                     inside, here = of[rows] == number, at[rows] % mix.answers
                     run = np.where(inside, at[rows] // mix.answers, -1 - np.arange(width))
                     alike = (run[:, :, None] == run[:, None, :]) & inside[:, :, None]
                     each = covariance(mix)[here[:, :, None], here[:, None, :]]
+                    each = each * share[np.where(inside, run, 0)][:, :, None]
                     sides = scale[rows, :, None] * scale[rows, None, :]
                     inner[rows] += np.where(alike, each * sides, 0.0)
-            found.append(Spread(inner * least**2, of >= 0, least))
+            spread = Spread(inner * least**2, of >= 0, least)
+            found.append(self._agreed(spread, block, of, at, scale))
         return tuple(found)
+
+    def _agreed(self, spread: Spread, block: Block, of: Ints, at: Ints, scale: Floats) -> Spread:
+        """With what becomes of errors where answers are made to agree and shown as one table."""
+        mixes = self.stored.mixes
+        agreed = {n: g for n, mix in enumerate(mixes) if (g := self._margins(mix))}
+        tables = {n: t for n, mix in enumerate(mixes) if (t := self._table(mix))}
+        if not np.isin(of, [*agreed, *tables]).any():
+            return spread
+
+        @functools.cache
+        def whole() -> Floats:
+            factors = np.array([weight.factor for weight in block.weights])
+            more: Floats = rounded(spread.variances / factors**2) * factors**2
+            for number, groups in agreed.items():
+                own = groups.shown(*self._scales(mixes[number])).reshape(-1)
+                picked = of == number
+                more[picked] = own[at[picked]] * scale[picked] ** 2
+            for number, table in tables.items():
+                noise = np.diag(covariance(mixes[number])) * stddev(self.stored.law) ** 2
+                picked = of == number
+                more[picked] = table.errors(noise)[at[picked]] * scale[picked] ** 2
+            return more
+
+        return dataclasses.replace(spread, whole=whole, multiples=True)
+
+    def _margins(self, mix: Mix) -> Margins | None:
+        """Of the groups of a SELECT whose aggregates were mixed group by group."""
+        if mix.cells is not None or len(mix.values) < 2:
+            return None
+        from dpsql.mechanisms.margins import margins
+
+        listed = self.stored.families[mix.first : mix.first + len(mix.places)]
+        return margins(listed, mix.answers)
+
+    def _table(self, mix: Mix) -> OneTable | None:
+        """Of a strategy on cells."""
+        if mix.cells is None:
+            return None
+        from dpsql.mechanisms.tabled import one_table
+
+        listed = self.stored.families[mix.first : mix.first + len(mix.places)]
+        return one_table(listed, mix.places)
+
+    def _share(self, mix: Mix) -> Floats:
+        """Of the variance of each run, what agreement leaves."""
+        found = self._margins(mix)
+        return np.ones(len(mix.values)) if found is None else found.share
+
+    def _scales(self, mix: Mix) -> tuple[list[float], list[int]]:
+        """The variance of each answer of a run, and of what it is a multiple."""
+        law = self.stored.law
+        assert isinstance(law, Gaussian)  # as all strategies
+        listed = self.stored.families[mix.first : mix.first + mix.answers]
+        variances = np.diag(covariance(mix)) * float(law.variance)
+        return variances.tolist(), [family.factor for family in listed]
+
+    def _estimates(self, mix: Mix) -> Floats:
+        """The answers of all runs, one after another."""
+        found: Floats = mix.values.astype(np.float64) @ root(mix).T
+        groups = self._margins(mix)
+        if groups is not None:
+            found = groups.fitted(found, *self._scales(mix))[1]
+        return found.reshape(-1)
 
     def __call__(self) -> Answered:
         found = self.fitted()
@@ -166,8 +268,8 @@ class Again:
                 if family is not None and number >= 0:
                     values[start + family.origin, column] = self.stored.values[number]
             for number, mix in enumerate(self.stored.mixes):
-                estimates = (mix.values.astype(np.float64) @ root(mix).T).reshape(-1)
-                centre[of == number] = estimates[at[of == number]]
+                if (of == number).any():
+                    centre[of == number] = self._estimates(mix)[at[of == number]]
             centre *= scale
             values = np.where(scale == 1.0, values, np.rint(centre).astype(np.int64))
             found.append(Fitted(values, centre, spread))

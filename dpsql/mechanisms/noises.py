@@ -9,6 +9,7 @@ the answers.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from dpsql.mechanisms.directions import normals, reach
 from dpsql.mechanisms.law import nominal, stddev
 from dpsql.mechanisms.quantile import half_width, sum_half_width
 from dpsql.mechanisms.rounded import Steps, in_multiples, to_multiples
-from dpsql.mechanisms.spread import Fitted
+from dpsql.mechanisms.spread import Fitted, Spread
 from dpsql.query.linear import Workload
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -90,6 +91,14 @@ class Joint:
     def worst(self) -> float:
         """The largest variance of an answer."""
         return self.fitted.spread.worst()
+
+    def times(self, size: float) -> Joint:
+        """The same of Gaussian noise of so many times the size, but for rounding."""
+        spread = self.fitted.spread
+        assert spread.heavy is None
+        covariance = spread.covariance * size**2
+        more = Spread(covariance, spread.known, spread.least * size)
+        return Joint(dataclasses.replace(self.fitted, spread=more))
 
     def centre(self, noisy: NDArray[Any]) -> Floats:
         """The estimates before they were rounded."""

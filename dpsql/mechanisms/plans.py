@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # most statements have no use for one
     Plan: TypeAlias = Factored | Marginals | Leveled
 
 MANY = 600  # queries: no more are mixed together
-_KEPT = 64  # plans that are remembered
+_KEPT, _HELD = 64, 1 << 24  # plans that are remembered, and entries of their matrices
 _ALIKE = 1.1  # of the largest weights of two queries: what whole factors leave of one scale
 _PLANNING = Renewed()
 _PLANS: OrderedDict[object, Factored | None] = OrderedDict()
@@ -77,7 +77,7 @@ def factorized(
             return made[largest, grouped]
         if asked not in _PLANS:
             _PLANS[asked] = _factored(workload, largest, grouped)
-            if len(_PLANS) > _KEPT:
+            while len(_PLANS) > 1 and (len(_PLANS) > _KEPT or _entries() > _HELD):
                 _PLANS.popitem(last=False)
         plan = _PLANS[asked]
         if plan is None:
@@ -91,6 +91,11 @@ def factorized(
             own = _PLANS[asked] = again
         made[largest, grouped] = own
         return own
+
+
+def _entries() -> int:
+    plans = [plan for plan in _PLANS.values() if plan is not None]
+    return sum(part.matrix.size for plan in plans for part in plan.strategy.parts)
 
 
 def _factored(workload: Workload, largest: bool, grouped: bool) -> Factored | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +16,16 @@ from dpsql.mechanisms.cells import cells_of
 from dpsql.mechanisms.clusters import Cluster, part_of
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.marginals import Marginals
+from dpsql.mechanisms.margins import Margins, margins
 from dpsql.mechanisms.spread import Fitted, Spread
+from dpsql.mechanisms.tabled import OneTable, one_table
+from dpsql.query.canon import families, placed
 from dpsql.query.linear import Workload
 from dpsql.query.strategy import Mixed, Residuals
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Number = TypeVar("Number", np.float64, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,17 +63,75 @@ class Solved:
     def spreads(self, law: Gaussian) -> list[Spread]:
         """What will be known of each block's answers."""
         variance, least = float(law.variance), stddev(law)
+        groups = self._margins()
+        if groups is not None:
+            inner = self.inverse @ self.inverse.T * variance
+            whole = functools.cache(lambda: groups.shown(*self._scales(variance)))
+            known = np.ones((len(groups.share), len(inner)), bool)
+            covariance = groups.share[:, None, None] * inner
+            return [Spread(covariance, known, least, whole=whole, multiples=True)]
         each = [inner * variance for inner in self.covariances()]
-        return [Spread(inner, np.ones(inner.shape[:2], bool), least) for inner in each]
+        found = [Spread(inner, np.ones(inner.shape[:2], bool), least) for inner in each]
+        table = self._table()
+        if table is None:
+            return found
+
+        @functools.cache
+        def errors() -> list[Floats]:
+            flat = np.concatenate([spread.variances.reshape(-1) for spread in found])
+            return self._split(table.errors(flat))
+
+        def of_block(at: int) -> Callable[[], Floats]:
+            return lambda: errors()[at]
+
+        return [
+            dataclasses.replace(spread, whole=of_block(at), multiples=True)
+            for at, spread in enumerate(found)
+        ]
+
+    def _table(self) -> OneTable | None:
+        """Of a strategy on cells."""
+        if self.cluster.cells is None:
+            return None
+        listed = [(f, place) for f, place in placed(self.cluster.workload) if f is not None]
+        return one_table([f for f, _ in listed], [place for _, place in listed])
+
+    def _margins(self) -> Margins | None:
+        """Of the groups of a SELECT whose aggregates are mixed group by group."""
+        if self.cluster.whole:
+            return None
+        (listed,) = families(self.cluster.workload)
+        return margins(listed, len(self.inverse))
+
+    def _scales(self, variance: float) -> tuple[list[float], list[int]]:
+        """The variance of each aggregate of a group, and of what it is a multiple."""
+        (listed,) = families(self.cluster.workload)
+        inner = np.einsum("wr,wr->w", self.inverse, self.inverse) * variance
+        return inner.tolist(), [f.factor for f in listed[: len(inner)] if f is not None]
 
     def fitted(self, values: NDArray[np.generic], law: Gaussian) -> list[Fitted]:
         """The answers of each block from the noisy values."""
-        listed = zip(self.answers(values), self.spreads(law), strict=True)
+        groups = self._margins()
+        if groups is not None:
+            ((measured,), (spread,)) = self.answers(values), self.spreads(law)
+            scales = self._scales(float(law.variance))
+            return [Fitted(*groups.fitted(measured, *scales), spread)]
+        spreads, estimates, table = self.spreads(law), self.answers(values), self._table()
+        if table is not None:
+            cells = np.linalg.solve(self.matrix.astype(np.float64), values[0].astype(np.float64))
+            answers = np.concatenate([some.reshape(-1) for some in estimates])
+            variances = np.concatenate([spread.variances.reshape(-1) for spread in spreads])
+            shown = self._split(table.shown(cells, answers, variances))
+            return [Fitted(*each) for each in zip(shown, estimates, spreads, strict=True)]
+        listed = zip(estimates, spreads, strict=True)
         return [Fitted(np.rint(some).astype(np.int64), some, spread) for some, spread in listed]
 
     def answers(self, values: NDArray[np.generic]) -> list[Floats]:
         """The estimates of each block, (groups, weights), from the noisy values (groups, rows)."""
-        flat = (values.astype(np.float64) @ self.inverse.T).reshape(-1)
+        return self._split((values.astype(np.float64) @ self.inverse.T).reshape(-1))
+
+    def _split(self, flat: NDArray[Number]) -> list[NDArray[Number]]:
+        """All answers one after another, by block, (groups, weights)."""
         found, start = [], 0
         for block in self.cluster.workload.blocks:
             stop = start + block.groups * len(block.weights)

@@ -58,6 +58,10 @@ class Joint:
         law, plan = self.choice.event, self.choice.plan
         if plan is None:
             return [(Alike(law),) * len(workload.blocks) for workload in self.asked]
+        from dpsql.mechanisms.levels import Leveled
+
+        if isinstance(plan, Leveled) and isinstance(law, Gaussian):
+            return [plan.noises(law, workload) for workload in self.asked]
         return [answered.noises for answered in self._again(self.choice.unmeasured())]
 
     def alone(

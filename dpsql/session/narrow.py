@@ -6,6 +6,7 @@ a strategy it is the largest error that decides.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,7 +18,8 @@ from dpsql.curator.quote import GaussianNoise
 from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.finest import largest
 from dpsql.mechanisms.noises import Alike, Noise
-from dpsql.mechanisms.plans import factorized
+from dpsql.mechanisms.noises import Joint as Fitted
+from dpsql.mechanisms.plans import factorized, runs
 from dpsql.planner import NOISES, Asked, Terms, chosen
 from dpsql.query.compile import Compiled
 from dpsql.schema import Dataset
@@ -29,6 +31,7 @@ from dpsql.session.wanted import accuracy
 Width: TypeAlias = Callable[[tuple[Noise, ...]], float]
 
 _WIDE = Fraction(1 << 40)  # a variance at which discrete noise is normal
+_DISCRETE = 1 << 8  # a variance below which it is not as smaller noise of the same law
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +106,8 @@ def halves_of(ready: Ready, archive: Archive | None) -> list[float] | None:
 
 def _mixed(alone: Joint, widths: Sequence[Width], dataset: Dataset, terms: Terms) -> Joint | None:
     """The same through the strategy of least largest error, with as much noise as will do."""
-    plan = factorized(alone.workload, dataset, largest=True)
+    tree = runs(alone.workload, dataset, largest=True)
+    plan = tree or factorized(alone.workload, dataset, largest=True)
     if plan is None:
         return None
 
@@ -113,8 +117,16 @@ def _mixed(alone: Joint, widths: Sequence[Width], dataset: Dataset, terms: Terms
         )
         return Joint(alone.workload, choice, alone.asked, alone.places)
 
+    known = of(_WIDE).noises
+
+    def noises(variance: Fraction) -> list[tuple[Noise, ...]]:
+        if variance < _DISCRETE:
+            return of(variance).noises
+        size = math.sqrt(variance / _WIDE)
+        return [tuple(n.times(size) for n in each if isinstance(n, Fitted)) for each in known]
+
     def width(variance: Fraction) -> float:
-        return max(w(noises) for w, noises in zip(widths, of(variance).noises, strict=True))
+        return max(w(each) for w, each in zip(widths, noises(variance), strict=True))
 
     wide = width(_WIDE)
     guess = _WIDE / Fraction(wide) ** 2 if wide else _WIDE

@@ -115,6 +115,8 @@ def planned(ready: Ready, dataset: Dataset, terms: Terms, archive: Archive | Non
     if missing and halves is None:
         rest = of_some(whole, missing, dataset, terms)
         rest = _as_fine(rest, [bought[at] for at in missing], dataset, terms) or whole
+    elif len(missing) == len(queries):
+        rest = whole
     elif missing:
         rest = by_width.cheapest(missing, dataset, terms)
     if rest is whole or (rest and rest.choice.event.rho > whole.choice.event.rho):

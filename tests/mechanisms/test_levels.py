@@ -93,6 +93,22 @@ def test_the_error_is_that_of_the_levels_that_are_measured(
     assert least.lower < math.sqrt(said.mean()) < 1.26 * least.rmse
 
 
+def test_covariances_within_a_select_are_those_of_dense_algebra() -> None:
+    """Sums, differences and ratios of its aggregates have their errors from these."""
+    spans = [(0, high) for high in range(1, 14)] + [(3, 9), (5, 13), (8, 9)]
+    asked = intervals(13, spans, [1] * 14 + [3, 1])
+    weights = tuple(weight for block in asked.blocks for weight in block.weights)
+    together = Workload(asked.domain, (Block(ALWAYS, weights, (TOTAL,)), *asked.blocks[:4]))
+    plan = planned(together)
+    strategy, queries = columns(plan.strategy, 13).T, columns(asked, 13).T
+    moved = int((strategy**2).sum(axis=0).max())
+    spread, *others = plan.spreads(Gaussian(moved, Fraction(moved)))
+    dense = moved * queries @ np.linalg.inv(strategy.T @ strategy) @ queries.T
+    np.testing.assert_allclose(spread.covariance, dense[None], rtol=1e-7, atol=1e-7)
+    for at, other in enumerate(others):
+        assert other.variances[0, 0] == pytest.approx(dense[at, at])
+
+
 def test_no_other_weights_on_levels_are_better() -> None:
     """Around the best and at random: 500 trees over 16 values, which all ranges are asked of."""
     low, high = np.triu_indices(16)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dpsql.accounting.ledger import Ledger
+from dpsql.release import Release
 from dpsql.session import Session
 
 DAYS = 731
@@ -100,3 +101,43 @@ def test_they_agree_in_a_script_beside_other_questions(session: Session) -> None
     again = session.run(text, **settings)
     assert again[0].charged is not None and again[0].charged.rho == 0
     assert [release.rows for release in again] == [release.rows for release in found]
+
+
+SEVERAL = BY_DAY.replace(
+    "COUNT(*) AS n", "COUNT(*) AS n, COUNT_IF(sex = 'f') AS f, SUM(day(d)) AS s"
+)
+MIXED = SEVERAL.replace(" GROUP BY", " WHERE d < '2022-08-01' GROUP BY")
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_several_aggregates_agree_and_are_said_again(session: Session, reuse: bool) -> None:
+    """They cross each other, and are mixed group by group."""
+    settings = {"rho": 0.01, "reuse": reuse}
+    told, found = session.explain(SEVERAL, **settings), session.answer(SEVERAL, **settings)
+    assert told.backend == found.backend == "factorization" and told.stderr == found.stderr
+    require_agreement(found)
+    if reuse:
+        again = session.answer(SEVERAL, **settings)
+        assert again.charged is not None and again.charged.rho == 0
+        assert again.rows == found.rows and again.stderr == found.stderr
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_they_agree_in_a_script_that_is_planned_on_cells(session: Session, reuse: bool) -> None:
+    text = f"{MIXED}; SELECT sex, AVG(day(d)) AS a FROM visits GROUP BY sex"
+    settings = {"rho": 0.01, "reuse": reuse}
+    told, found = session.explain_script(text, **settings), session.run(text, **settings)
+    assert told.backend == "factorization" and told.plans[0].stderr == found[0].stderr
+    require_agreement(found[0])
+    if reuse:
+        again = session.run(text, **settings)
+        assert again[0].charged is not None and again[0].charged.rho == 0
+        assert again[0].rows == found[0].rows and again[0].stderr == found[0].stderr
+
+
+def require_agreement(found: Release) -> None:
+    """That days, months and years have the same totals."""
+    totals = np.zeros((4, 3), np.int64)
+    for *keys, n, f, s in found.rows:
+        totals[keys.count(None)] += np.array([n, f, s], np.int64)
+    assert (totals == totals[0]).all() and totals.all()

@@ -100,11 +100,41 @@ def test_a_script_that_grew_pays_for_what_is_new(session: Session) -> None:
     assert 0 < grown.charged.rho <= whole.charged.rho
 
 
-def test_an_accuracy_is_bought_and_weights_count(session: Session) -> None:
-    found = session.run(script(0, SIZE), accuracy=60)
-    for release in found:
-        for low, high in zip(release.low[0], release.high[0], strict=True):
-            assert low is not None and high is not None and (high - low) / 2 <= 60.5  # whole ends
+DIFFERENCES = "SELECT " + ", ".join(
+    f"COUNT_IF(day <= {n}) - COUNT_IF(day <= {n // 2}) AS d_{n}" for n in range(8, 20)
+)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(
+    ("few", "half", "many", "other"),
+    [
+        (script(0, 3).split(";\n")[1], 90, script(3, SIZE).split(";\n")[1], 15),
+        (script(0, 3).split(";\n")[1], 8, script(3, SIZE).split(";\n")[1], 200),
+        (f"{DIFFERENCES} FROM visits", 3, script(0, SIZE).split(";\n")[0], 40),
+        (f"{DIFFERENCES} FROM visits", 60, script(0, SIZE).split(";\n")[0], 6),
+    ],
+)
+def test_each_statement_is_as_narrow_as_is_asked_of_it(
+    session: Session, few: str, half: float, many: str, other: float, first: bool
+) -> None:
+    """Whichever comes first, and at the least price: one of them is no narrower."""
+    asked = [(few, half), (many, other)][:: 1 if first else -1]
+    text = ";\n".join(f"SET accuracy = {width}; {sql}" for sql, width in asked)
+    plain = session.explain_script(text, backend="gaussian")
+    told, found = session.explain_script(text), session.run(text)
+    assert told.backend == found[0].backend == "factorization"
+    assert told.price == found[0].price and told.price.rho < plain.price.rho
+    parts = []
+    for release, (_, width) in zip(found, asked, strict=True):
+        ends = zip(release.low[0], release.high[0], strict=True)
+        own = max(high - low for low, high in ends if low is not None and high is not None) / 2
+        assert own <= width + 0.5  # whole ends
+        parts.append(own / width)
+    assert max(parts) > 0.9
+
+
+def test_weights_count(session: Session) -> None:
     weighted = script(0, 12, "-- weight: 9\n") + ";" + script(12, SIZE)
     plan = session.explain_script(weighted, rho=0.01, reuse=False)
     even = session.explain_script(script(0, 12) + ";" + script(12, SIZE), rho=0.01, reuse=False)
