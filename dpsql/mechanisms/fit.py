@@ -199,15 +199,16 @@ class Model:
         errors, shown = np.array(both)
         apart: Floats = noise + np.square(shown - errors).mean()
         tried, known = np.square(shown).mean(1), np.square(errors).mean(1) - noise.mean()
-        if float(noise.min()) >= _LARGE:
-            return apart + max(tried_mean(tried, known)[0] - float(apart.mean()), 0.0)
-        # what is seldom off may not be: a Poisson number of mean 3 is 0 once in twenty times
-        left = sum(tried_mean(tried, known)) + 3.0 / shown.size
+        mean, allowed = tried_mean(tried, known)
         least: Floats = np.minimum(rounded(noise), apart)
-        room = float((apart - least).mean())
-        if left >= float(apart.mean()) or room <= 0.0:
-            return apart + max(left - float(apart.mean()), 0.0)
-        between: Floats = least + max(left - float(least.mean()), 0.0) / room * (apart - least)
+        room, most = float((apart - least).mean()), float(apart.mean())
+        # what is seldom off may not be: a Poisson number of mean 3 is 0 once in twenty times
+        left = mean if float(noise.min()) >= _LARGE else mean + allowed + 3.0 / shown.size
+        between: Floats
+        if left >= most or room <= 0.0 or float(noise.min()) >= _LARGE:
+            between = apart + max(left - most, 0.0)
+        else:
+            between = least + max(left - float(least.mean()), 0.0) / room * (apart - least)
         return between
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Noise as if drawn is spread as noise is, several together, too; so errors are not told too small."""
+"""Noise as if drawn is spread as noise is, several together, too: no error is told too small."""
 
 from __future__ import annotations
 
