@@ -39,8 +39,8 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 _SAFE = 1 << 62
-_TABLES, _FEWEST = 1 << 13, 4  # atoms that are rounded to see what it does, and tables
-_MOST, _UNLIKE = 512, 128  # tables, those of sums take longer
+_TABLES, _FEWEST = 1 << 15, 4  # atoms that are rounded to see what it does, and tables
+_MOST, _UNLIKE = 512, 256  # tables, those of sums take longer
 _SPAN = 1024.0  # of the counts that are tried
 _LARGE = 1.0  # of a variance, whose rounding is independent
 _NOTHING = 0.02  # of a precision: beside so much noise it makes no difference how sums are rounded

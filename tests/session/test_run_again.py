@@ -145,7 +145,7 @@ def test_a_script_of_many_counts_of_one_column_is_planned_on_its_cells(
 def test_a_script_has_one_plan_in_whatever_order_its_statements_stand(
     again: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In clusters of few questions, which are made of neighbours: run in another order, it is free."""
+    """Clusters of few questions are made of neighbours: put in another order, it is free."""
     monkeypatch.setattr("dpsql.mechanisms.clusters.QUERIES", 5)
     monkeypatch.setattr("dpsql.mechanisms.plans._PLANS", OrderedDict())
     asked = [
