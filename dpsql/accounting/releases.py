@@ -8,6 +8,7 @@ lost but budget.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dpsql.accounting.told import Told
 
 _GATES = "gates of "  # before the snapshot: no measurement is looked for there
+_ANSWERS = "answers of "
 
 
 class Releases:
@@ -101,11 +103,8 @@ class Releases:
         from dpsql.accounting.told import Told
 
         user, dataset, snapshot = name
-        there, asked = (user, dataset, _GATES + snapshot), json.dumps([question])
-        listed = self._book.read(lambda page: page.releases(there, 0))
-        found = sorted((seq for seq, columns in listed if columns == asked), reverse=True)
-        kept = self._book.read(lambda page: [page.release(there, seq) for seq in found])
-        for seq, data in zip(found, kept, strict=True):
+        there = (user, dataset, _GATES + snapshot)
+        for seq, data in self._noted(there, question):
             known = opened(self._seal, (*there[1:], seq), data)
             if known is None or known[0] != user:
                 continue
@@ -113,6 +112,36 @@ class Releases:
                 yield Told.from_bytes(known[1])
             except ValueError:  # damaged: it counts as not kept
                 continue
+
+    def say(self, name: Name, question: str, used: Sequence[int]) -> None:
+        """Keep from which releases a question was answered, free. Raises LedgerError."""
+        user, dataset, snapshot = name
+        there = (user, dataset, _ANSWERS + snapshot)
+        data = json.dumps([question, *used]).encode()
+        place = int.from_bytes(hashlib.sha256(data).digest()[:8]) >> 1
+        kept = sealed(self._seal, (*there[1:], place), user, data)
+        self._book.note(lambda page: page.put_release(there, place, json.dumps([question]), kept))
+
+    def said(self, name: Name, question: str) -> list[tuple[int, ...]]:
+        """From which releases a question was answered before, those of the newest first."""
+        user, dataset, snapshot = name
+        there = (user, dataset, _ANSWERS + snapshot)
+        found = []
+        for place, data in self._noted(there, question):
+            known = opened(self._seal, (*there[1:], place), data)
+            if known is not None and known[0] == user:
+                found.append(tuple(json.loads(known[1])[1:]))
+        return sorted(found, key=max, reverse=True)
+
+    def _noted(self, there: Name, question: str) -> list[tuple[int, bytes | None]]:
+        """What is kept of a question at a place where that is written in place of columns."""
+        asked = json.dumps([question])
+
+        def found(page: Page) -> list[tuple[int, bytes | None]]:
+            listed = [seq for seq, columns in page.releases(there, 0) if columns == asked]
+            return [(seq, page.release(there, seq)) for seq in sorted(listed, reverse=True)]
+
+        return self._book.read(found)
 
     def paid(self, seqs: Sequence[int], purse: str) -> dict[int, int]:
         """What each of some charges took from a purse, in pico of rho.

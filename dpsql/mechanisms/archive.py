@@ -27,13 +27,13 @@ from dpsql.accounting.events import Law
 from dpsql.accounting.stored import Stored
 from dpsql.mechanisms.found import Answered, Enough, Found, better
 from dpsql.mechanisms.kept import Columns, Kept
-from dpsql.mechanisms.linked import columns, is_few, rank, rows, tables, together
+from dpsql.mechanisms.linked import columns, is_few, may_follow, rank, rows, tables, together
 from dpsql.mechanisms.noises import Joint
 from dpsql.mechanisms.precision import variance_of
-from dpsql.mechanisms.repeats import measured, repeat, whole
+from dpsql.mechanisms.repeats import measured, named, repeat, whole
 from dpsql.mechanisms.threads import one_thread
-from dpsql.query.canon import Family, families
-from dpsql.query.linear import Block, Grouping, Weight, Workload
+from dpsql.query.canon import Family
+from dpsql.query.linear import Workload
 
 if TYPE_CHECKING:  # most answers need no fit
     from dpsql.mechanisms.alone import Alone
@@ -84,7 +84,7 @@ class Archive:
             known = self._said_last.get(workload)
             if known is not None and known[0] == self._kept.state:
                 return known[1]
-            if not is_few(workload) or self._may_follow(workload):
+            if not is_few(workload) or may_follow(self._kept, workload):
                 found = self._found(workload, None)
             else:
                 found = repeat(self._kept, workload, measured(self._kept, workload))
@@ -127,14 +127,16 @@ class Archive:
             )
 
     def _again(self, workload: Workload, found: Found, enough: Enough) -> Iterator[Found]:
-        """What was said of a workload when it was bought: raw, alone, or with others; and before
-        the newest releases were, where what is `found` now is nearly enough.
+        """What was said of a workload when it was answered free, or bought: raw, alone, or with
+        others; and before the newest releases were, where what is `found` now is nearly enough.
         """
         seqs = measured(self._kept, workload)
         each = (repeat(self._kept, workload, (seq,)) for seq in seqs)
         yield from (said for said in each if said is not None)
         before = self._before(seqs, is_few(workload))
-        for chosen in dict.fromkeys([*before, *((seq,) for seq in seqs)]):
+        name = named(workload)
+        free = [] if name is None else self._kept.said(name)
+        for chosen in dict.fromkeys([*free, *before, *((seq,) for seq in seqs)]):
             said = self._said(workload, chosen)
             if said is not None:
                 yield said
@@ -157,7 +159,7 @@ class Archive:
             if not self._kept.columns:
                 return []
             order: list[int] = []
-            if not is_few(workload) or self._may_follow(workload):
+            if not is_few(workload) or may_follow(self._kept, workload):
                 asked = columns(workload)
                 linked = self._kept.linked(asked)
                 order = sorted(linked, key=lambda seq: rank(self._kept, seq, asked))[:SINGLES]
@@ -172,6 +174,16 @@ class Archive:
         """Look for what was kept meanwhile."""
         with self._lock:
             self._kept.refresh()
+
+    def say(self, workload: Workload, found: Found) -> None:
+        """Keep of what a free answer is made, which may say less beside what is bought later.
+
+        Raises LedgerError where that cannot be written.
+        """
+        name = named(workload)
+        with self._lock:
+            if name is not None and found.law is None:  # else it is measured, and kept so
+                self._kept.say(name, found.used)
 
     def holds(self, seq: int) -> bool:
         """Whether what charge `seq` released is here."""
@@ -250,25 +262,6 @@ class Archive:
             return fitted if fitted.worst <= raw.worst * (1.0 + 1e-6) else raw
         # a repeat is preferred where fitting adds nothing: its intervals are exact
         return fitted if fitted.better(raw) else raw
-
-    def _may_follow(self, workload: Workload) -> bool:
-        """Whether a combination of a few queries may be one of those that were measured.
-
-        Of two queries of one block that is one of them, or else their sum.
-        """
-        listed = [family for block in families(workload) for family in block]
-        if any(family is None or self._kept.may_follow(family) for family in listed):
-            return True
-        if workload.size < 2:
-            return False
-        (block,) = workload.blocks
-        if len(block.groupings) > 1 or len({weight.factor for weight in block.weights}) > 1:
-            return True
-        both = Weight(tuple(term for weight in block.weights for term in weight.terms))
-        all_of = (Grouping((), np.zeros(1, np.int64)),)  # whoever is counted is in a group
-        summed = Workload(workload.domain, (Block(block.where, (both,), all_of),))
-        family = families(summed)[0][0]
-        return family is None or self._kept.may_follow(family)
 
     # -- least squares -------------------------------------------------------------------------
 

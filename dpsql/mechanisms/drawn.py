@@ -1,7 +1,9 @@
 """Noise as if drawn: the same whenever it is asked for, to see what rounding makes of answers.
 
 Nothing that is released is made of it: it takes the place of noise in what is foretold. Chances
-are the fractional parts of square polynomials, which are spread evenly (Weyl 1916).
+are the fractional parts of multiples of numbers that are linearly independent over the rationals,
+so that those of several noises are spread evenly together, too (Weyl 1916): exponentials of
+different algebraic numbers (Lindemann, Weierstrass 1885).
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ from dpsql.mechanisms.law import atoms, stddev
 Floats: TypeAlias = NDArray[np.float64]
 
 _LISTED, _REACH = 64.0, 12.0  # stddev up to which the atoms are listed, and stddevs that they reach
+_FAR = 1000.0  # so that no two of the multiples stay near each other
+_REGRESSED = 16  # tries from which a number is told, beside their mean
 
 
-def chances(count: int, turns: int, root: float = 2.0, step: float = 5.0) -> Floats:
+def chances(count: int, turns: int, root: int = 2) -> Floats:
     """(turns, count) between 0 and 1; others of other roots, of which no quotient is a square."""
     at = np.arange(1.0, count + 1)
-    turn = np.arange(1.0, turns + 1)[:, None]
-    found: Floats = (math.sqrt(root) * at**2 + math.sqrt(step) * turn * at) % 1.0
+    each = _FAR * np.exp((math.sqrt(root) * at) % 1.0)
+    found: Floats = (np.arange(1.0, turns + 1)[:, None] * each) % 1.0
     return found
 
 
@@ -34,9 +38,22 @@ def drawn(laws: Sequence[tuple[Law, int]], turns: int) -> list[Floats]:
     """For each law so many noises, (turns, noises)."""
     counts = [count for _, count in laws]
     ends = np.cumsum(counts)[:-1]
-    both = [chances(sum(counts), turns, *roots) for roots in ((3.0, 7.0), (11.0, 13.0))]
+    both = [chances(sum(counts), turns, root) for root in (3, 11)]
     each = zip(laws, *(np.split(found, ends, 1) for found in both), strict=True)
     return [_noise(law, chance, angle) for (law, _), chance, angle in each]
+
+
+def tried_mean(tried: Floats, known: Floats) -> tuple[float, float]:
+    """A mean by so many tries of it, and twice the standard error of that.
+
+    Less what varies as `known` does, whose mean is 0, beside the same tries: a control variate,
+    by regression, or where tries are too few as it is.
+    """
+    spread, times = float(known.var()), 1.0
+    if len(tried) >= _REGRESSED and spread > 0.0:
+        times = float(((tried - tried.mean()) * (known - known.mean())).mean()) / spread
+    left = tried - times * known
+    return float(left.mean()), 2.0 * float(left.std(ddof=1)) / math.sqrt(len(left))
 
 
 def _noise(law: Law, chance: Floats, angle: Floats) -> Floats:

@@ -23,7 +23,7 @@ from dpsql.accounting.events import Gaussian, Laplace, Law
 from dpsql.accounting.mixes import Mix
 from dpsql.mechanisms.blends import LEAST
 from dpsql.mechanisms.design import Design
-from dpsql.mechanisms.drawn import chances, drawn
+from dpsql.mechanisms.drawn import chances, drawn, tried_mean
 from dpsql.mechanisms.heavy import Measured, Placed
 from dpsql.mechanisms.inverse import Inverse, inverse, large
 from dpsql.mechanisms.mixed import MixedRows
@@ -39,8 +39,8 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 _SAFE = 1 << 62
-_TABLES, _FEWEST = 1 << 13, 4  # atoms that are rounded to see what it does, and tables
-_MOST, _UNLIKE = 128, 32  # tables, those of sums take longer
+_TABLES, _FEWEST = 1 << 15, 4  # atoms that are rounded to see what it does, and tables
+_MOST, _UNLIKE = 512, 256  # tables, those of sums take longer
 _SPAN = 1024.0  # of the counts that are tried
 _LARGE = 1.0  # of a variance, whose rounding is independent
 _NOTHING = 0.02  # of a precision: beside so much noise it makes no difference how sums are rounded
@@ -186,7 +186,8 @@ class Model:
         factor: what rounding adds to large ones, and what is left of small ones.
 
         Between what is left of an estimate that is rounded by itself and what is off where all
-        that is rounded is independent each is as far as all are.
+        that is rounded is independent of the noise, or beyond, each is as far as all are; as far
+        as these may be after so many tries.
         """
         if max(self.precisions) <= _NOTHING and self.design.atoms <= GREEDY:
             whole_ = self.independent and not self.mixed  # what follows from rows is whole, too
@@ -196,14 +197,18 @@ class Model:
         heavy = part.weights[inside].astype(np.float64)
         both = [[np.bincount(at, heavy * e[inside]) for e in each] for each in self.rounding]
         errors, shown = np.array(both)
-        most: Floats = noise + np.square(shown - errors).mean()
-        least: Floats = np.minimum(rounded(noise), most)
-        room = float((most - least).mean())
-        if room <= 0.0 or float(noise.min()) >= _LARGE:
-            return most
-        left = (float(np.square(shown).sum()) + 0.5) / shown.size  # what is seldom off may not be
-        share = (left - float(least.mean())) / room
-        between: Floats = least + min(max(share, 0.0), 1.0) * (most - least)
+        apart: Floats = noise + np.square(shown - errors).mean()
+        tried, known = np.square(shown).mean(1), np.square(errors).mean(1) - noise.mean()
+        mean, allowed = tried_mean(tried, known)
+        least: Floats = np.minimum(rounded(noise), apart)
+        room, most = float((apart - least).mean()), float(apart.mean())
+        # what is seldom off may not be: a Poisson number of mean 3 is 0 once in twenty times
+        left = mean if float(noise.min()) >= _LARGE else mean + allowed + 3.0 / shown.size
+        between: Floats
+        if left >= most or room <= 0.0 or float(noise.min()) >= _LARGE:
+            between = apart + max(left - most, 0.0)
+        else:
+            between = least + max(left - float(least.mean()), 0.0) / room * (apart - least)
         return between
 
     @cached_property

@@ -44,6 +44,7 @@ class Kept:
         self._unread: dict[int, Columns] = {}
         self._by_key: dict[str, list[int]] = {}
         self._sets: dict[int, frozenset[Columns]] = {}  # on which single queries of each depend
+        self._said = set[tuple[str, tuple[int, ...]]]()  # what was written of questions
         # by column: what the releases up to a charge tell apart, and where on its lines it shows
         self._told: dict[str, tuple[int, Classes | None]] = {}
         self._changes: dict[str, tuple[int, NDArray[np.bool_]]] = {}
@@ -110,6 +111,17 @@ class Kept:
             self._stored[seq] = stored = dataclasses.replace(stored, rests=rests)
         self._mine += 1
         self._releases.keep(self.name, seq, stored)
+
+    def say(self, question: str, used: tuple[int, ...]) -> None:
+        """Write into the ledger from which releases a question is answered. Raises LedgerError."""
+        if (question, used) not in self._said:
+            self._releases.say(self.name, question, used)
+            self._said.add((question, used))
+
+    def said(self, question: str) -> list[tuple[int, ...]]:
+        """From which releases, as far as they are kept, a question was answered before."""
+        found = self._releases.said(self.name, question)
+        return [used for used in found if all(map(self.fits, used))]
 
     def rests(self, seq: int) -> tuple[int, ...]:
         """The releases that an answer was made from when it was bought, as far as they are kept."""

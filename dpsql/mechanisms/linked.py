@@ -13,7 +13,7 @@ from dpsql.accounting.stored import Stored
 from dpsql.mechanisms.kept import Columns, Kept
 from dpsql.mechanisms.precision import stddev_of, variance_of
 from dpsql.query.canon import families
-from dpsql.query.linear import Workload
+from dpsql.query.linear import Block, Grouping, Weight, Workload
 
 TABLES = 4  # whole tables that are tried for a question
 MOST = 256  # releases that are fitted together
@@ -35,6 +35,26 @@ def columns(workload: Workload) -> Columns:
         for family in block
         for name in (workload.domain.names if family is None else family.classes)
     )
+
+
+def may_follow(kept: Kept, workload: Workload) -> bool:
+    """Whether a combination of a few queries may be one of those that were measured.
+
+    Of two queries of one block that is one of them, or else their sum.
+    """
+    listed = [family for block in families(workload) for family in block]
+    if any(family is None or kept.may_follow(family) for family in listed):
+        return True
+    if workload.size < 2:
+        return False
+    (block,) = workload.blocks
+    if len(block.groupings) > 1 or len({weight.factor for weight in block.weights}) > 1:
+        return True
+    both = Weight(tuple(term for weight in block.weights for term in weight.terms))
+    all_of = (Grouping((), np.zeros(1, np.int64)),)  # whoever is counted is in a group
+    summed = Workload(workload.domain, (Block(block.where, (both,), all_of),))
+    family = families(summed)[0][0]
+    return family is None or kept.may_follow(family)
 
 
 def rank(kept: Kept, seq: int, asked: Columns) -> tuple[Any, ...]:

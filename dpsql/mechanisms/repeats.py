@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -12,6 +13,17 @@ from dpsql.mechanisms.linked import is_whole
 from dpsql.mechanisms.precision import variance_of
 from dpsql.query.canon import families
 from dpsql.query.linear import Workload
+
+
+def named(workload: Workload) -> str | None:
+    """A name of the queries of a workload, in whatever words, order and scale they came.
+
+    None for queries of too many cells.
+    """
+    keys = {None if f is None else f.key for block in families(workload) for f in block}
+    if None in keys:
+        return None
+    return hashlib.sha256(" ".join(sorted(filter(None, keys))).encode()).hexdigest()
 
 
 def measured(kept: Kept, workload: Workload) -> list[int]:

@@ -17,6 +17,7 @@ from dpsql.mechanisms.kept import Kept
 from dpsql.mechanisms.noises import Alike
 from dpsql.planner import Choice
 from dpsql.query.compile import Compiled
+from dpsql.query.linear import Workload
 
 if TYPE_CHECKING:
     from dpsql.mechanisms.plans import Plan
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 REUSE = "reuse"
 QUOTED, LONGEST = 3, 60  # statements that are named, and characters of each
 NOT_KEPT = "the ledger could not keep this answer: asked again, it will cost again"
+NOT_SAID = "the ledger could not keep what this is made of: asked again, it may cost something"
 
 
 class Earlier:
@@ -66,6 +68,17 @@ def quoted(ledger: Ledger, used: Sequence[int]) -> str:
         return words(len(used))
     others = [words(more)] if more else []
     return " and ".join([*(f'"{text}"' for text in texts), *others])
+
+
+def unbought(archive: Archive | None, workload: Workload, found: Found) -> tuple[str, ...]:
+    """The notes of an answer that is `found` free; of what it is made is kept."""
+    note = f"answered from {words(len(found.used))}: nothing was charged"
+    try:
+        if archive is not None:
+            archive.say(workload, found)
+    except LedgerError:
+        return note, NOT_SAID
+    return (note,)
 
 
 def settled(

@@ -269,13 +269,16 @@ class _Place:
 
 
 def _stacked(workloads: Sequence[Workload]) -> tuple[Workload, Places]:
-    """The queries of all workloads, equal ones once, and where those of each family are."""
+    """The queries of all workloads, equal ones once, and where those of each family are.
+
+    In an order of what they ask: in whatever order a script has them, it has the same plan.
+    """
     blocks: list[Block] = []
     known: dict[Any, _Place] = {}
     first: dict[Any, Family | None] = {}
-    places = []
-    for workload in workloads:
-        of_workload = []
+    places: dict[int, tuple[tuple[_Place, ...], ...]] = {}
+    for index in sorted(range(len(workloads)), key=lambda at: _order(workloads[at])):
+        workload, of_workload = workloads[index], []
         for block, listed in zip(workload.blocks, families(workload), strict=True):
             names = _names(block, listed)
             for name, family in zip(names, listed, strict=True):
@@ -296,14 +299,23 @@ def _stacked(workloads: Sequence[Workload]) -> tuple[Workload, Places]:
                     for name, family in zip(names, listed, strict=True)
                 )
             )
-        places.append(tuple(of_workload))
+        places[index] = tuple(of_workload)
     sizes = {
         name: size
         for workload in workloads
         for name, size in zip(workload.domain.names, workload.domain.sizes, strict=True)
     }
     domain = Domain(tuple(sorted(sizes)), tuple(sizes[name] for name in sorted(sizes)))
-    return Workload(domain, tuple(blocks)), tuple(places)
+    return Workload(domain, tuple(blocks)), tuple(places[at] for at in range(len(workloads)))
+
+
+def _order(workload: Workload) -> list[tuple[str, int, bytes]]:
+    """What comes before others: queries of too many cells first."""
+    return [
+        ("", 0, b"") if family is None else (family.key, family.factor, family.origin.tobytes())
+        for listed in families(workload)
+        for family in listed
+    ]
 
 
 def _names(block: Block, listed: Sequence[Family | None]) -> list[Any]:

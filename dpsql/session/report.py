@@ -20,7 +20,7 @@ from dpsql.session import tell
 from dpsql.session.build import Paid, build
 from dpsql.session.charge import Charge
 from dpsql.session.chart import NONE, Chart
-from dpsql.session.earlier import NOT_KEPT, REUSE, label, words
+from dpsql.session.earlier import NOT_KEPT, REUSE, label, unbought, words
 from dpsql.session.joint import Joint
 from dpsql.session.planned import Planned, of_purse
 from dpsql.session.ready import Free, Query, Ready
@@ -96,7 +96,7 @@ def _bought(session: Session, ready: Ready, dataset: Dataset) -> Report:
     together = explained_together(ready, plan)
     if plan.rest is None:
         nothing, left = tell.nothing(terms), tell.budget(balance)
-        free = [_reused(at, plan, None, nothing, left) for at in range(len(queries))]
+        free = [_reused(at, plan, None, nothing, left, archive) for at in range(len(queries))]
         sections = _sections(session, ready, plan, free, together, {})
         return Report(ready.script, sections, REUSE, nothing, nothing, left)
     curator = session._curator(dataset)
@@ -161,13 +161,18 @@ def _sections(
 
 
 def _reused(
-    at: int, plan: Planned, since: Found | None, nothing: Cost, left: Budget
+    at: int,
+    plan: Planned,
+    since: Found | None,
+    nothing: Cost,
+    left: Budget,
+    archive: Archive | None,
 ) -> tuple[Answered, Paid]:
     """The answer to a statement from earlier releases; `since` a measurement, where they say."""
     found = since or plan.found[at]
     assert found is not None
-    note = f"answered from {words(len(found.used))}: nothing was charged"
-    return found.answered(), Paid(REUSE, nothing, nothing, left, True, (note,))
+    notes = unbought(archive, plan.statements[at].workload, found)
+    return found.answered(), Paid(REUSE, nothing, nothing, left, True, notes)
 
 
 def _released(
@@ -200,7 +205,7 @@ def _released(
         if said is not None and not plan.enough[at](said):
             said = None
         if at not in raw:
-            answers.append(_reused(at, plan, said, nothing, left))
+            answers.append(_reused(at, plan, said, nothing, left, archive))
             continue
         own, earlier = raw[at], 0
         with contextlib.suppress(Error):  # what was paid for is not lost for it

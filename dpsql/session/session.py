@@ -32,7 +32,7 @@ from dpsql.session import above, tell
 from dpsql.session.asked import check_delta, declared, effective, named, require_private, statement
 from dpsql.session.build import Paid, build, require_bound, require_level
 from dpsql.session.charge import Calls, Charge
-from dpsql.session.earlier import REUSE, Earlier, label, words
+from dpsql.session.earlier import REUSE, Earlier, label, unbought
 from dpsql.session.explained import explained
 from dpsql.session.others import reading, taken
 from dpsql.session.ours import told
@@ -309,10 +309,9 @@ class Session:
         found, rest = plan.found, plan.rest
         if rest is None:
             assert found is not None
-            free = tell.nothing(terms)
-            note = f"answered from {words(len(found.used))}: nothing was charged"
+            nothing, notes = tell.nothing(terms), unbought(archive, compiled.workload, found)
             left = tell.budget(self.ledger.balance(self.user, dataset.name))
-            paid = Paid(REUSE, free, free, left, True, (note,))
+            paid = Paid(REUSE, nothing, nothing, left, True, notes)
             return built(found.answered(), paid)
         curator = self._curator(dataset)
         text = ask.text.sql.strip()
@@ -336,14 +335,14 @@ class Session:
             if archive is not None and measured.snapshot != archive.name[2]:
                 archive, found = self._archive(dataset, measured.snapshot), None
             drawn = drawn and drawn.of(measured.snapshot)
-            answered, others, notes = said_of(archive, found, compiled, measured, plan)
+            answered, others, told = said_of(archive, found, compiled, measured, plan)
             paid = Paid(
                 label(rest, others),
                 rest.price,
                 tell.price(measured.receipt.charged, terms),
                 tell.budget(measured.receipt.after),
                 others > 0,
-                tuple(notes),
+                tuple(told),
             )
             return built(answered, paid)
         except Regranted:

@@ -74,3 +74,25 @@ def test_what_gates_said_is_kept_apart_from_measurements():
     there = ("alice", "town", "gates of now")
     ledger._book.note(lambda page: page.put_release(there, 4, '["q"]', b"damaged"))
     assert list(ledger.releases.told(NAME, "q")) == [TOLD, older]
+
+
+def test_from_what_a_question_was_answered_is_kept_under_the_key():
+    """By user, data and question, those of the newest releases first; nobody's who has no key."""
+    with Ledger.memory() as ledger:
+        for used in ((1, 2), (2, 5), (1, 2)):
+            ledger.releases.say(NAME, "q", used)
+        ledger.releases.say(NAME, "other", (7,))
+        assert ledger.releases.said(NAME, "q") == [(2, 5), (1, 2)]
+        for other in (("bob", "town", "now"), ("alice", "town", "then")):
+            assert ledger.releases.said(other, "q") == []
+        assert list(ledger.releases.listed(NAME, 0, (), others=False)) == []
+        assert list(ledger.releases.told(NAME, "q")) == []
+        there, moved = ("alice", "town", "answers of now"), []
+
+        def move(page):
+            (place, _), *_ = page.releases(there, 0)
+            moved.append(page.release(there, place))
+            page.put_release(there, place + 1, '["q"]', moved[0])
+
+        ledger._book.note(move)
+        assert moved and ledger.releases.said(NAME, "q") == [(2, 5), (1, 2)]

@@ -73,3 +73,41 @@ def test_a_plan_that_is_told_again_is_not_worked_out_again(
     monkeypatch.setattr(Model, "rounding", None)
     monkeypatch.setattr(Precisions, "rounding", None)
     assert again.explain(sql, rho=0.02, reuse=reuse) == first
+
+
+KNOWN = ["region", "region, smoker", "region, sex", "region, month > 6"]
+LATER = ["region, age", "region, month"]
+FREE = "SELECT COUNT(*) AS n FROM town WHERE region IN ('N', 'E')"
+
+
+def by(keys: str) -> str:
+    return f"SELECT {keys}, COUNT(*) AS n FROM town GROUP BY ALL"
+
+
+@pytest.mark.parametrize("script", [False, True])
+def test_what_was_free_is_free_again_whatever_was_bought_since(
+    path: Path, town: Any, script: bool
+) -> None:
+    """In another session, and in other words: later releases leave no room for those it was of."""
+
+    def asked(session: Session, sql: str) -> Release:
+        return session.run(sql, rho=0.002)[0] if script else session.answer(sql, rho=0.002)
+
+    def open() -> Session:
+        return Session(path, user="alice", ledger=town.ledger, settings={"reuse": True})
+
+    with open() as session:
+        for keys in KNOWN:
+            session.answer(by(keys), rho=0.002)
+        first = asked(session, FREE)
+        for keys in LATER:
+            session.answer(by(keys), rho=0.002)
+    entries = list(town.ledger.log())
+    words = "SELECT SUM(CASE WHEN region = 'E' OR region = 'N' THEN 1 ELSE 0 END) AS n FROM town"
+    with open() as session:
+        for sql in (FREE, words):
+            assert session.explain(sql, rho=0.002).backend == "reuse"
+            again = asked(session, sql)
+            assert first.backend == again.backend == "reuse" and free(again)
+            assert (again.rows, again.stderr) == (first.rows, first.stderr)
+    assert list(town.ledger.log()) == entries, "something was bought"

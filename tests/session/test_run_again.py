@@ -140,3 +140,28 @@ def test_a_script_of_many_counts_of_one_column_is_planned_on_its_cells(
     part = again.answer("SELECT COUNT(*) AS n FROM town WHERE age BETWEEN 3 AND 6", rho=0.001)
     assert part.reused and part.charged is not None and part.charged.rho == 0
     assert part.rows[0][0] == first[6].rows[0][0] - first[2].rows[0][0]
+
+
+def test_a_script_has_one_plan_in_whatever_order_its_statements_stand(
+    again: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clusters of few questions are made of neighbours: put in another order, it is free."""
+    monkeypatch.setattr("dpsql.mechanisms.clusters.QUERIES", 5)
+    monkeypatch.setattr("dpsql.mechanisms.plans._PLANS", OrderedDict())
+    asked = [
+        *(f"SELECT COUNT(*) AS n FROM town WHERE age <= {at} AND month > {at}" for at in range(8)),
+        *(f"SELECT COUNT(*) AS n FROM town WHERE sex = 'male' AND age > {at}" for at in range(6)),
+        "SELECT region, COUNT(*) AS n FROM town WHERE smoker GROUP BY region",
+        "SELECT sex, AVG(age) AS a, COUNT(*) AS n FROM town GROUP BY sex",
+        "SELECT region, COUNT(*) AS n FROM town GROUP BY ROLLUP (region)",
+    ]
+    other = asked[1::2] + asked[::-2]
+    one, two = (again.explain_script(";".join(texts), rho=0.02).plans for texts in (asked, other))
+    assert one[0].backend == "factorization"
+    for sql, plan in zip(other, two, strict=True):
+        assert plan.stderr == one[asked.index(sql)].stderr
+    first = again.run(";".join(asked), rho=0.02)
+    for sql, release in zip(other, again.run(";".join(other), rho=0.02), strict=True):
+        assert release.rows == first[asked.index(sql)].rows
+        assert release.charged is not None and release.charged.rho == 0
+    assert len(list(again.ledger.log())) == 2, "a grant and one charge"
