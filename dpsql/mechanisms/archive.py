@@ -134,15 +134,18 @@ class Archive:
         each = (repeat(self._kept, workload, (seq,)) for seq in seqs)
         yield from (said for said in each if said is not None)
         before = self._before(seqs, is_few(workload))
-        name = named(workload)
-        free = [] if name is None else self._kept.said(name)
-        for chosen in dict.fromkeys([*free, *before, *((seq,) for seq in seqs)]):
+        for chosen in dict.fromkeys([*before, *((seq,) for seq in seqs)]):
             said = self._said(workload, chosen)
             if said is not None:
                 yield said
         linked = self._kept.linked(columns(workload)) if enough.near(found) else []
         for seq in itertools.islice(reversed(linked), EARLIER):
             said = self._until(seq)._found(workload, None)
+            if said is not None:
+                yield said
+        name = named(workload)
+        for chosen in [] if name is None else self._kept.said(name):
+            said = self._said(workload, chosen)
             if said is not None:
                 yield said
 

@@ -53,7 +53,8 @@ def tried_mean(tried: Floats, known: Floats) -> tuple[float, float]:
     if len(tried) >= _REGRESSED and spread > 0.0:
         times = float(((tried - tried.mean()) * (known - known.mean())).mean()) / spread
     left = tried - times * known
-    return float(left.mean()), 2.0 * float(left.std(ddof=1)) / math.sqrt(len(left))
+    mean, error = float(left.mean()), float(left.std(ddof=1)) / math.sqrt(len(left))
+    return float(f"{mean:.6g}"), float(f"{2.0 * error:.6g}")  # in whatever order sums were added
 
 
 def _noise(law: Law, chance: Floats, angle: Floats) -> Floats:

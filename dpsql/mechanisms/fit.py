@@ -209,7 +209,7 @@ class Model:
             between = apart + max(left - most, 0.0)
         else:
             between = least + max(left - float(least.mean()), 0.0) / room * (apart - least)
-        return between
+        return between.astype(np.float32).astype(np.float64)  # in whatever order sums were added
 
     @cached_property
     def rounding(self) -> tuple[Floats, Ints]:
