@@ -13,7 +13,7 @@ from dpsql.planner import Choice, Terms, candidates
 from dpsql.query.bind import Probe
 from dpsql.query.parse import Ask
 from dpsql.release import Budget, Cost, Plan
-from dpsql.session import above, tell
+from dpsql.session import compared, tell
 from dpsql.session.asked import check_delta, effective
 from dpsql.session.build import Head, build_plan, require_bound, require_level
 from dpsql.session.foresee import foreseen
@@ -33,7 +33,7 @@ WITHOUT = Terms(1e-6, 0, 0)  # where a price is given and there is no grant
 def explained(session: Session, ask: Ask, params: Any, settings: Settings) -> Plan:
     """The plan of a SELECT under these settings. Raises Refused, UsageError or BudgetError."""
     if ask.first is not None:
-        return above.foretold(session, ask, params, settings)
+        return compared.foretold(session, ask, params, settings)
     bound, compiled = session._compile(ask, params)
     settings = effective(ask, settings)
     if isinstance(bound, Probe) or compiled is None:

@@ -28,7 +28,7 @@ from dpsql.query.grid import Grid
 from dpsql.query.parse import Ask, Describe, Explain, First, Largest, Set, Show
 from dpsql.release import Budget, Cost, Plan, Release, ScriptPlan
 from dpsql.schema import Dataset
-from dpsql.session import above, tell
+from dpsql.session import compared, tell
 from dpsql.session.asked import check_delta, declared, effective, named, require_private, statement
 from dpsql.session.build import Paid, build, require_bound, require_level
 from dpsql.session.charge import Calls, Charge
@@ -159,7 +159,7 @@ class Session:
         asked = statement(sql)
         match asked:
             case Ask(first=First() | Largest()):
-                return above.answered(self, asked, params, chosen)
+                return compared.answered(self, asked, params, chosen)
             case Ask():
                 return self._ask(asked, params, chosen)
             case Explain(ask=ask):
