@@ -71,7 +71,10 @@ class Chosen(Comparison[Selection]):
 
 
 def chosen(ask: Ask, compiled: Compiled, settings: Settings, terms: Terms) -> Chosen:
-    """The selection that answers a statement, at the price asked for. Raises UsageError, Refused."""
+    """The selection that answers a statement, at the price asked for.
+
+    Raises Refused or UsageError.
+    """
     assert isinstance(ask.first, Largest)
     if settings.backend != "auto":
         raise UsageError(

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from dpsql.accounting.events import Exponential, NoisyMax
-from dpsql.errors import BudgetExceeded, Refused, UsageError
+from dpsql.errors import BudgetExceeded, Interrupted, Refused, UsageError
 from dpsql.mechanisms import choice
-from dpsql.session import Session
+from dpsql.session import Session, compared
+from dpsql.surfaces.dbapi import Connection
 from tests.session.test_synopsis import filled, opened, spent
 
 REGIONS = "SELECT region, COUNT(*) AS n FROM town GROUP BY region"
@@ -230,3 +231,20 @@ def test_who_is_in_no_group_pays_nothing(session: Session) -> None:
         assert found.charged == plan.charged and found.charged is not None
         assert (found.charged.rho == 0) == (region != "N")
     assert spent(session) <= 10**10
+
+
+@pytest.mark.parametrize("clause", ["LARGEST 1", "LARGEST 1 WITH COUNTS", "FIRST 1 ABOVE 9"])
+def test_what_is_stopped_while_it_is_planned_is_not_charged(
+    clause: str, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Connection(session) as connection:
+        check = compared.check_delta
+
+        def stopped(*asked: Any) -> None:
+            check(*asked)
+            connection.interrupt()
+
+        monkeypatch.setattr(compared, "check_delta", stopped)
+        with pytest.raises(Interrupted, match="nothing was charged"):
+            connection.execute(f"{REGIONS} {clause}", rho=0.01)
+        assert spent(session) == 0
