@@ -77,11 +77,11 @@ def test_a_pure_grant_gives_accuracy_by_laplace_noise(
     [
         ({"accuracy": "2%"}, "no earlier release tells the counts"),
         ({"accuracy": "0%"}, "accuracy is a number from"),
-        ({"accuracy": "much%"}, "accuracy is a number, not 'much'"),
+        ({"accuracy": "much%"}, "accuracy is a number, or a percentage as '2%', not 'much'"),
         ({"accuracy": 5, "epsilon": 1}, "each decide what a statement costs"),
         ({"accuracy": -1}, "accuracy is a number from"),
         ({"accuracy": float("nan")}, "accuracy is a number from"),
-        ({"accuracy": "narrow"}, "accuracy is a number, not 'narrow'"),
+        ({"accuracy": "narrow"}, "accuracy is a number, or a percentage as '2%', not 'narrow'"),
         ({"accuracy": 1e-12, "backend": "gaussian"}, "ε"),
     ],
 )

@@ -202,12 +202,16 @@ def test_auto_rents_until_the_rents_have_come_to_the_table(path: Path) -> None:
 
 
 def test_a_finer_question_buys_only_what_the_table_lacks(session: Session) -> None:
-    """Precisions add: a table for four times the accuracy costs three times as much on top."""
+    """Precisions add: a table for four times the accuracy costs three times as much on top.
+
+    Or a little more, where rounding of what is combined takes a step of 1/64 less noise.
+    """
     sql = ASKED[0]
     first = session.answer(sql, rho=0.01, whole="on")
     second = session.answer(sql, rho=0.04, whole="on")
     assert first.charged is not None and second.charged is not None
-    assert second.charged.rho == pytest.approx(3 * first.charged.rho, rel=1e-4)
+    most = 4 * 64 / 63 - 1
+    assert 3 * (1 - 1e-4) <= second.charged.rho / first.charged.rho <= most * (1 + 1e-4)
     half = first.stderr[0][0] / 2  # but for the rounding of what was combined
     assert half * (1 - 1e-4) <= second.stderr[0][0] <= half * 1.02
     assert second.backend == "gaussian + reuse"
