@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from dpsql.mechanisms.found import Found, Repeated, better
-from dpsql.mechanisms.kept import Kept
+from dpsql.mechanisms.kept import Kept, is_whole
 from dpsql.mechanisms.law import nominal
-from dpsql.mechanisms.linked import is_whole
 from dpsql.mechanisms.precision import variance_of
 from dpsql.query.canon import families
 from dpsql.query.linear import Workload
