@@ -31,7 +31,9 @@ from dpsql.mechanisms.linked import columns, is_few, may_follow, rank, rows, tab
 from dpsql.mechanisms.noises import Joint
 from dpsql.mechanisms.precision import variance_of
 from dpsql.mechanisms.repeats import measured, named, repeat, whole
+from dpsql.mechanisms.spread import NOTHING, Spread
 from dpsql.mechanisms.threads import one_thread
+from dpsql.mechanisms.witness import may_combine
 from dpsql.query.canon import Family
 from dpsql.query.linear import Workload
 
@@ -202,11 +204,18 @@ class Archive:
         """What is to be said of a workload that charge `seq` measured, and that was added.
 
         Where nothing was said `before`, the release stands alone; then None for a query or two
-        without a strategy, of which nothing is to be said but what was measured.
+        without a strategy, of which nothing is to be said but what was measured. That is said of
+        a query whose error was infinite, which others do not make less.
         """
         with self._lock:
-            if before is None and is_few(workload) and not self._kept.mixed(seq):
-                return None
+            if is_few(workload) and not self._kept.mixed(seq):
+                if before is None:
+                    return None
+                if workload.size == 1 and before.worst == math.inf:
+                    seqs = measured(self._kept, workload)
+                    raw = repeat(self._kept, workload, seqs) if seqs == [seq] else None
+                    if raw is not None:
+                        return raw
             return self._found(workload, seq if before is None else None)
 
     def planned(
@@ -318,10 +327,14 @@ class Archive:
         chosen = tuple(sorted(some))
         if not all(self._kept.fits(seq) for seq in chosen):
             return None
-        model = self._model(chosen)
-        if model is None:
-            return None
-        spreads = model.spreads(workload)
+        if chosen not in self._models and not may_combine(self._kept, workload, chosen):
+            spreads: tuple[Spread, ...] = (NOTHING,)
+        else:
+            model = self._model(chosen)
+            if model is None:
+                return None
+            with one_thread():
+                spreads = model.spreads(workload)
         worst = max((spread.worst() for spread in spreads), default=0.0)
         return Found(worst, chosen, partial(self._answered, chosen, workload), spreads)
 

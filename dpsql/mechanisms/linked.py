@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -99,7 +100,8 @@ def together(
         listed = kept.families(seq)
         met = meet(listed, CELLS, classes)
         count, known = count + len(listed), known + rows(kept, seq)
-        if met is None or count * size(met) > work or min(known, size(met)) > small:
+        cells = math.inf if met is None else size(met)
+        if met is None or count * cells > work or min(known, cells) > small:
             if past and not chosen:
                 count = known = 0
                 continue

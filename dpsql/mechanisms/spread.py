@@ -70,6 +70,9 @@ class Spread:
         return float(self.variances.max(initial=0.0))
 
 
+NOTHING = Spread(np.zeros((1, 1, 1)), np.zeros((1, 1), bool), float("inf"))  # of a lone query
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitted:
     """Of one SELECT: whole numbers that are shown, estimates, both (groups, weights), spread."""
