@@ -54,7 +54,9 @@ def unpack(data: bytes) -> Any:
         (length,) = struct.unpack_from("<I", raw)
         at = 4 + length
 
-        def whole(tree: dict[str, Any]) -> Any:  # arrays come in the order in which they were packed
+        def whole(
+            tree: dict[str, Any],
+        ) -> Any:  # arrays come in the order in which they were packed
             nonlocal at
             if _MARK not in tree:
                 return tree
@@ -74,5 +76,3 @@ def _checked(data: bytes) -> bytes:
     if struct.unpack_from("<I", data, len(_PLAIN)) != (zlib.crc32(raw),):
         raise ValueError("not packed by dpsql")
     return raw
-
-

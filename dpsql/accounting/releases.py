@@ -81,9 +81,7 @@ class Releases:
         To the user, or to any of all `others`.
         """
         kept = self._book.read(lambda page: [page.release(name, seq) for seq in seqs])
-        return [
-            self._opened(name, seq, data, others) for seq, data in zip(seqs, kept, strict=True)
-        ]
+        return [self._opened(name, seq, data, others) for seq, data in zip(seqs, kept, strict=True)]
 
     def _opened(self, name: Name, seq: int, data: bytes | None, others: bool) -> Stored | None:
         found = opened(self._seal, (*name[1:], seq), data)

@@ -30,8 +30,8 @@ from dpsql.mechanisms.kept import Columns, Kept
 from dpsql.mechanisms.linked import columns, is_few, may_follow, rank, rows, tables, together
 from dpsql.mechanisms.noises import Joint
 from dpsql.mechanisms.precision import variance_of
-from dpsql.mechanisms.repeats import measured, named, repeat, whole
-from dpsql.mechanisms.spread import NOTHING, Spread
+from dpsql.mechanisms.repeats import lone, measured, named, repeat, whole
+from dpsql.mechanisms.spread import NOTHING
 from dpsql.mechanisms.threads import one_thread
 from dpsql.mechanisms.witness import may_combine
 from dpsql.query.canon import Family
@@ -170,10 +170,7 @@ class Archive:
                 order = sorted(linked, key=lambda seq: rank(self._kept, seq, asked))[:SINGLES]
             each = dict.fromkeys([*measured(self._kept, workload), *order])
             found = [self._found(workload, seq) for seq in each]
-            return [
-                said for said in found
-                if said is not None and said.worst < math.inf and enough(said)
-            ]  # fmt: skip
+            return [said for said in found if said and said.worst < math.inf and enough(said)]
 
     def refresh(self) -> None:
         """Look for what was kept meanwhile."""
@@ -204,18 +201,14 @@ class Archive:
         """What is to be said of a workload that charge `seq` measured, and that was added.
 
         Where nothing was said `before`, the release stands alone; then None for a query or two
-        without a strategy, of which nothing is to be said but what was measured. That is said of
-        a query whose error was infinite, which others do not make less.
+        without a strategy, of which nothing is to be said but what was measured.
         """
         with self._lock:
             if is_few(workload) and not self._kept.mixed(seq):
                 if before is None:
                     return None
-                if workload.size == 1 and before.worst == math.inf:
-                    seqs = measured(self._kept, workload)
-                    raw = repeat(self._kept, workload, seqs) if seqs == [seq] else None
-                    if raw is not None:
-                        return raw
+                if before.worst == math.inf and (said := lone(self._kept, workload, seq)):
+                    return said
             return self._found(workload, seq if before is None else None)
 
     def planned(
@@ -275,8 +268,6 @@ class Archive:
         # a repeat is preferred where fitting adds nothing: its intervals are exact
         return fitted if fitted.better(raw) else raw
 
-    # -- least squares -------------------------------------------------------------------------
-
     def _fitted(
         self, workload: Workload, seqs: Sequence[int], alone: int | None, repeat: Found | None
     ) -> Found | None:
@@ -327,16 +318,16 @@ class Archive:
         chosen = tuple(sorted(some))
         if not all(self._kept.fits(seq) for seq in chosen):
             return None
+        answered = partial(self._answered, chosen, workload)
         if chosen not in self._models and not may_combine(self._kept, workload, chosen):
-            spreads: tuple[Spread, ...] = (NOTHING,)
-        else:
-            model = self._model(chosen)
-            if model is None:
-                return None
-            with one_thread():
-                spreads = model.spreads(workload)
+            return Found(math.inf, chosen, answered, NOTHING)
+        model = self._model(chosen)
+        if model is None:
+            return None
+        with one_thread():
+            spreads = model.spreads(workload)
         worst = max((spread.worst() for spread in spreads), default=0.0)
-        return Found(worst, chosen, partial(self._answered, chosen, workload), spreads)
+        return Found(worst, chosen, answered, spreads)
 
     def _choices(self, asked: Columns, few: bool) -> Iterator[tuple[int, ...]]:
         """Sets of linked releases to fit together, those first that say most.

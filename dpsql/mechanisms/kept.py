@@ -259,7 +259,7 @@ class Kept:
                 left = [columns for columns in left if columns not in met]
         found = [seq for seq, columns in self.columns.items() if columns in met]
         self._read(found)
-        return tuple(seq for seq in found if seq in self._fit)
+        return tuple(filter(self.fits, found))
 
     def fits(self, seq: int) -> bool:
         """Whether a release is kept, and what it says may be looked at before it is paid for."""

@@ -45,6 +45,12 @@ def repeat(kept: Kept, workload: Workload, seqs: Sequence[int]) -> Found | None:
     return best
 
 
+def lone(kept: Kept, workload: Workload, seq: int) -> Found | None:
+    """What charge `seq` says again of a lone query; None where others measured it as well."""
+    seqs = measured(kept, workload) if workload.size == 1 else []
+    return repeat(kept, workload, seqs) if seqs == [seq] else None
+
+
 def repeated(kept: Kept, workload: Workload, seq: int) -> Found | None:
     """What a release measured of a workload, where that was on the workload's scale.
 

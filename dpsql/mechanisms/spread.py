@@ -70,7 +70,8 @@ class Spread:
         return float(self.variances.max(initial=0.0))
 
 
-NOTHING = Spread(np.zeros((1, 1, 1)), np.zeros((1, 1), bool), float("inf"))  # of a lone query
+# of a lone query that is not determined
+NOTHING = (Spread(np.zeros((1, 1, 1)), np.zeros((1, 1), bool), float("inf")),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

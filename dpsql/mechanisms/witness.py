@@ -42,6 +42,8 @@ def may_combine(kept: Kept, workload: Workload, chosen: Sequence[int]) -> bool:
 
 def _may_combine(query: Family, listed: Sequence[Family]) -> bool:
     """Whether no cell that is looked at speaks against a lone query being a combination of rows."""
+    if not query.met:
+        return True  # it counts nobody
     count = 2 * sum(family.met for family in listed) + _MORE
     codes = _cells(query, count)
     for family in listed:
