@@ -29,6 +29,7 @@ from dpsql.mechanisms.found import Answered, Enough, Found, better
 from dpsql.mechanisms.kept import Columns, Kept
 from dpsql.mechanisms.linked import columns, is_few, may_follow, rank, rows, tables, together
 from dpsql.mechanisms.noises import Joint
+from dpsql.mechanisms.ordered import ordered
 from dpsql.mechanisms.precision import variance_of
 from dpsql.mechanisms.repeats import lone, measured, named, repeat, whole
 from dpsql.mechanisms.spread import NOTHING
@@ -163,11 +164,9 @@ class Archive:
             self._kept.refresh()
             if not self._kept.columns:
                 return []
-            order: list[int] = []
+            order: tuple[int, ...] = ()
             if not is_few(workload) or may_follow(self._kept, workload):
-                asked = columns(workload)
-                linked = self._kept.linked(asked)
-                order = sorted(linked, key=lambda seq: rank(self._kept, seq, asked))[:SINGLES]
+                order = ordered(self._kept, columns(workload)).every[:SINGLES]
             each = dict.fromkeys([*measured(self._kept, workload), *order])
             found = [self._found(workload, seq) for seq in each]
             return [said for said in found if said and said.worst < math.inf and enough(said)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from dpsql.mechanisms.lines import changes, interacts
 from dpsql.mechanisms.precision import stddev_of
 from dpsql.query.canon import Family
 from dpsql.query.linear import Classes, numbered
+
+if TYPE_CHECKING:
+    from dpsql.mechanisms.ordered import Order
 
 READ = 2048  # releases of a snapshot that are looked at: the newest
 _LATE = 64  # charges within which another process will have kept its release
@@ -56,6 +59,7 @@ class Kept:
         self.whole: set[int] = set()  # and those that are whole tables
         self._facts: dict[int, Facts] = {}
         self._linked: dict[Columns, Sequence[int]] = {}  # by what was asked about, of this state
+        self.orders: dict[Columns, Order] = {}  # and those of an earlier one
         self._sets: dict[Columns, None] = {}  # on which single queries depend, of all that was read
         self._said = set[tuple[str, tuple[int, ...]]]()  # what was written of questions
         # by column: what the releases up to a charge tell apart, and where on its lines it shows
@@ -75,7 +79,7 @@ class Kept:
         other._by_key, other._sets = self._by_key.copy(), self._sets.copy()
         other._fit, other.whole = self._fit.copy(), self.whole.copy()
         other._facts = self._facts.copy()
-        other._linked = self._linked.copy()
+        other._linked, other.orders = self._linked.copy(), self.orders.copy()
         other._told, other._changes = dict(self._told), dict(self._changes)
         return other
 

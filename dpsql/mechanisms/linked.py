@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,7 +87,7 @@ def tables(kept: Kept, asked: Columns) -> list[tuple[int, ...]]:
 
 
 def together(
-    kept: Kept, order: Sequence[int], work: int, small: float, *, past: bool = False
+    kept: Kept, order: Iterable[int], work: int, small: float, *, past: bool = False
 ) -> tuple[int, ...]:
     """As many of the first releases as can be fitted together; `past` the first that cannot be
     fitted at all."""
@@ -96,7 +96,7 @@ def together(
     classes: dict[str, NDArray[np.int64]] = {}
     chosen: list[int] = []
     count = known = 0
-    for seq in order[:MOST]:
+    for seq in itertools.islice(order, MOST):
         listed = kept.families(seq)
         met = meet(listed, CELLS, classes)
         count, known = count + len(listed), known + rows(kept, seq)

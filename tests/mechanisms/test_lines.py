@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.lines import stay, changes, interacts
+from dpsql.mechanisms.lines import changes, interacts, stay
 from dpsql.query.canon import families
 from tests.mechanisms.measured import workload
 
