@@ -32,9 +32,8 @@ from dpsql.mechanisms.noises import Joint
 from dpsql.mechanisms.ordered import ordered
 from dpsql.mechanisms.precision import variance_of
 from dpsql.mechanisms.repeats import lone, measured, named, repeat, whole
-from dpsql.mechanisms.spread import NOTHING
 from dpsql.mechanisms.threads import one_thread
-from dpsql.mechanisms.witness import may_combine
+from dpsql.mechanisms.witness import unfitted
 from dpsql.query.canon import Family
 from dpsql.query.linear import Workload
 
@@ -318,8 +317,10 @@ class Archive:
         if not all(self._kept.fits(seq) for seq in chosen):
             return None
         answered = partial(self._answered, chosen, workload)
-        if chosen not in self._models and not may_combine(self._kept, workload, chosen):
-            return Found(math.inf, chosen, answered, NOTHING)
+        if chosen not in self._models:
+            found = unfitted(self._kept, workload, chosen, answered)
+            if found is not None:
+                return found
         model = self._model(chosen)
         if model is None:
             return None

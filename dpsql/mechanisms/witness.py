@@ -2,19 +2,24 @@
 
 A combination of rows is one on any cells; so a query that is none on a few of them follows from
 nothing, and least squares on all classes of cells need not be asked. One that passes may still not
-follow.
+follow. Where it was measured as well, the others do not make its error less: an unbiased estimate
+counts its own measurement once and the others so that they cancel, which adds only their noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.mechanisms.found import Answered, Found
 from dpsql.mechanisms.kept import Kept
 from dpsql.mechanisms.lines import stay
+from dpsql.mechanisms.repeats import measured, repeat
+from dpsql.mechanisms.spread import NOTHING
 from dpsql.mechanisms.threads import one_thread
 from dpsql.query.canon import Family, families
 from dpsql.query.linear import Workload
@@ -27,6 +32,23 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 
+def unfitted(
+    kept: Kept, workload: Workload, chosen: tuple[int, ...], answered: Callable[[], Answered]
+) -> Found | None:
+    """What some releases say of a lone query together, where that is sure without a fit.
+
+    Nothing, or what one says that measured it, where the others say nothing of it; else None.
+    """
+    own = [seq for seq in measured(kept, workload) if seq in chosen] if workload.size == 1 else []
+    others = [seq for seq in chosen if seq not in own]
+    if own[1:] or not others or may_combine(kept, workload, others):
+        return None
+    if not own:
+        return Found(math.inf, chosen, answered, NOTHING)
+    said = repeat(kept, workload, own)
+    return None if said is None or said.law is None else said
+
+
 def may_combine(kept: Kept, workload: Workload, chosen: Sequence[int]) -> bool:
     """Whether a lone query may be a combination of what some releases measured.
 
@@ -34,8 +56,9 @@ def may_combine(kept: Kept, workload: Workload, chosen: Sequence[int]) -> bool:
     """
     if workload.size != 1 or any(kept.mixed(seq) for seq in chosen):
         return True
-    ((asked,),) = families(workload)
-    if asked is None or sum(kept.facts(seq).rows for seq in chosen) > ROWS:
+    listed = [family for block in families(workload) for family in block]
+    asked = listed[0]
+    if asked is None or listed[1:] or sum(kept.facts(seq).rows for seq in chosen) > ROWS:
         return True
     return _may_combine(asked, [family for seq in chosen for family in kept.families(seq)])
 
