@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 import zlib
 from typing import Any, TypeAlias
@@ -51,7 +52,21 @@ def unpack(data: bytes) -> Any:
     try:
         raw = _checked(data) if data[:1] == _PLAIN else zlib.decompress(data)
         (length,) = struct.unpack_from("<I", raw)
-        return _whole(json.loads(raw[4 : 4 + length]), raw, [4 + length])
+        at = 4 + length
+
+        def whole(
+            tree: dict[str, Any],
+        ) -> Any:  # arrays come in the order in which they were packed
+            nonlocal at
+            if _MARK not in tree:
+                return tree
+            shape = tree[_MARK]
+            size = math.prod(shape)
+            found = np.frombuffer(raw, _WORD, size, at).reshape(shape).astype(np.int64)
+            at += 8 * size
+            return found
+
+        return json.loads(raw[4:at], object_hook=whole)
     except (zlib.error, struct.error, KeyError, TypeError):
         raise ValueError("not packed by dpsql") from None
 
@@ -61,18 +76,3 @@ def _checked(data: bytes) -> bytes:
     if struct.unpack_from("<I", data, len(_PLAIN)) != (zlib.crc32(raw),):
         raise ValueError("not packed by dpsql")
     return raw
-
-
-def _whole(tree: Any, raw: bytes, at: list[int]) -> Any:
-    match tree:
-        case {"array": shape}:
-            size = int(np.prod(shape, dtype=np.int64))
-            found = np.frombuffer(raw, "<i8", size, at[0]).reshape(shape).astype(np.int64)
-            at[0] += 8 * size
-            return found
-        case dict():
-            return {key: _whole(value, raw, at) for key, value in tree.items()}
-        case list():
-            return [_whole(value, raw, at) for value in tree]
-        case _:
-            return tree

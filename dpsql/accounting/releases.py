@@ -75,13 +75,16 @@ class Releases:
                 continue
         return found
 
-    def read(self, name: Name, seq: int, *, others: bool) -> Stored | None:
-        """What charge `seq` released; None where that is lost.
+    def read(self, name: Name, seqs: Sequence[int], *, others: bool) -> list[Stored | None]:
+        """What each of some charges released; None where that is lost.
 
         To the user, or to any of all `others`.
         """
-        kept = self._book.read(lambda page: page.release(name, seq))
-        found = opened(self._seal, (*name[1:], seq), kept)
+        kept = self._book.read(lambda page: [page.release(name, seq) for seq in seqs])
+        return [self._opened(name, seq, data, others) for seq, data in zip(seqs, kept, strict=True)]
+
+    def _opened(self, name: Name, seq: int, data: bytes | None, others: bool) -> Stored | None:
+        found = opened(self._seal, (*name[1:], seq), data)
         if found is None or not (others or found[0] == name[0]):
             return None
         from dpsql.accounting.stored import Stored

@@ -129,6 +129,14 @@ _PUT_PURSE = _insert("INSERT OR REPLACE INTO purse", len(PURSE))
 _PUT_STATE = _insert("INSERT OR REPLACE INTO state", 4)
 _APPEND = _insert("INSERT INTO entry", len(ENTRY))
 _PUT_RELEASE = _insert("INSERT OR IGNORE INTO release", 6)
+_USERS = """
+WITH RECURSIVE known (user) AS (
+  SELECT MIN(user) FROM release
+  UNION ALL
+  SELECT (SELECT MIN(user) FROM release WHERE user > known.user) FROM known WHERE user IS NOT NULL
+)
+SELECT user FROM known WHERE user IS NOT NULL
+"""  # each found by the key, where DISTINCT would read all rows
 
 
 class SqlitePage:
@@ -248,7 +256,7 @@ class SqlitePage:
         return self._kept("user = ?", name, after)
 
     def others(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
-        return self._kept("user <> ?", name, after)
+        return self._kept(f"user IN ({_USERS}) AND user <> ?", name, after)
 
     def _kept(self, whose: str, name: Name, after: int) -> Sequence[tuple[int, str]]:
         rows = self._rows(
@@ -259,10 +267,11 @@ class SqlitePage:
         return [(int(seq), str(columns)) for seq, columns in rows]
 
     def release(self, name: Name, seq: int) -> bytes | None:
-        rows = self._rows(
-            "SELECT stored FROM release WHERE seq = ? AND dataset = ? AND snapshot = ?"
-            " ORDER BY user <> ? LIMIT 1",
-            (seq, *name[1:], name[0]),
+        at = "dataset = ? AND snapshot = ? AND seq = ?"
+        rows = self._rows(f"SELECT stored FROM release WHERE user = ? AND {at}", (*name, seq))
+        rows = rows or self._rows(
+            f"SELECT stored FROM release WHERE user IN ({_USERS}) AND {at} LIMIT 1",
+            (*name[1:], seq),
         )
         return bytes(rows[0][0]) if rows and isinstance(rows[0][0], bytes) else None
 

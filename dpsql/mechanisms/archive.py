@@ -29,9 +29,11 @@ from dpsql.mechanisms.found import Answered, Enough, Found, better
 from dpsql.mechanisms.kept import Columns, Kept
 from dpsql.mechanisms.linked import columns, is_few, may_follow, rank, rows, tables, together
 from dpsql.mechanisms.noises import Joint
+from dpsql.mechanisms.ordered import ordered
 from dpsql.mechanisms.precision import variance_of
-from dpsql.mechanisms.repeats import measured, named, repeat, whole
+from dpsql.mechanisms.repeats import lone, measured, named, repeat, whole
 from dpsql.mechanisms.threads import one_thread
+from dpsql.mechanisms.witness import unfitted
 from dpsql.query.canon import Family
 from dpsql.query.linear import Workload
 
@@ -161,17 +163,12 @@ class Archive:
             self._kept.refresh()
             if not self._kept.columns:
                 return []
-            order: list[int] = []
+            order: tuple[int, ...] = ()
             if not is_few(workload) or may_follow(self._kept, workload):
-                asked = columns(workload)
-                linked = self._kept.linked(asked)
-                order = sorted(linked, key=lambda seq: rank(self._kept, seq, asked))[:SINGLES]
+                order = ordered(self._kept, columns(workload)).every[:SINGLES]
             each = dict.fromkeys([*measured(self._kept, workload), *order])
             found = [self._found(workload, seq) for seq in each]
-            return [
-                said for said in found
-                if said is not None and said.worst < math.inf and enough(said)
-            ]  # fmt: skip
+            return [said for said in found if said and said.worst < math.inf and enough(said)]
 
     def refresh(self) -> None:
         """Look for what was kept meanwhile."""
@@ -205,8 +202,11 @@ class Archive:
         without a strategy, of which nothing is to be said but what was measured.
         """
         with self._lock:
-            if before is None and is_few(workload) and not self._kept.mixed(seq):
-                return None
+            if is_few(workload) and not self._kept.mixed(seq):
+                if before is None:
+                    return None
+                if before.worst == math.inf and (said := lone(self._kept, workload, seq)):
+                    return said
             return self._found(workload, seq if before is None else None)
 
     def planned(
@@ -266,8 +266,6 @@ class Archive:
         # a repeat is preferred where fitting adds nothing: its intervals are exact
         return fitted if fitted.better(raw) else raw
 
-    # -- least squares -------------------------------------------------------------------------
-
     def _fitted(
         self, workload: Workload, seqs: Sequence[int], alone: int | None, repeat: Found | None
     ) -> Found | None:
@@ -318,12 +316,18 @@ class Archive:
         chosen = tuple(sorted(some))
         if not all(self._kept.fits(seq) for seq in chosen):
             return None
+        answered = partial(self._answered, chosen, workload)
+        if chosen not in self._models:
+            found = unfitted(self._kept, workload, chosen, answered)
+            if found is not None:
+                return found
         model = self._model(chosen)
         if model is None:
             return None
-        spreads = model.spreads(workload)
+        with one_thread():
+            spreads = model.spreads(workload)
         worst = max((spread.worst() for spread in spreads), default=0.0)
-        return Found(worst, chosen, partial(self._answered, chosen, workload), spreads)
+        return Found(worst, chosen, answered, spreads)
 
     def _choices(self, asked: Columns, few: bool) -> Iterator[tuple[int, ...]]:
         """Sets of linked releases to fit together, those first that say most.

@@ -135,11 +135,21 @@ def meet(
             if name not in found:
                 found[name] = merged
             elif found[name] is not merged:
-                both = found[name] * (int(merged.max()) + 1) + merged
-                found[name] = np.unique(both, return_inverse=True)[1].reshape(-1).astype(np.int64)
+                found[name] = _ranks(found[name] * (int(merged.max()) + 1) + merged)
         if size(found) > most:
             return None
     return {name: found[name] for name in sorted(found)}
+
+
+def _ranks(values: Ints) -> Ints:
+    """Whole numbers from 0 on, numbered in their order without gaps."""
+    span = int(values.max()) + 1
+    if span > 4 * len(values) + 1024:  # a table of them would be mostly empty
+        return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    occurs = np.zeros(span, np.int64)
+    occurs[values] = 1
+    found: Ints = (occurs.cumsum() - 1)[values]
+    return found
 
 
 def sizes(classes: Mapping[str, Ints]) -> tuple[int, ...]:

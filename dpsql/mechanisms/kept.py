@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +19,27 @@ from dpsql.accounting.book import Name
 from dpsql.accounting.releases import Releases
 from dpsql.accounting.stored import Stored
 from dpsql.mechanisms.lines import changes, interacts
+from dpsql.mechanisms.precision import stddev_of
 from dpsql.query.canon import Family
 from dpsql.query.linear import Classes, numbered
 
+if TYPE_CHECKING:
+    from dpsql.mechanisms.ordered import Order
+
 READ = 2048  # releases of a snapshot that are looked at: the newest
 _LATE = 64  # charges within which another process will have kept its release
+_TOGETHER = 256  # releases that are read at once
 
 Columns: TypeAlias = frozenset[str]
 Ints: TypeAlias = NDArray[np.int64]
+
+
+class Facts(NamedTuple):
+    """What is looked at of a release for each question: the error of an answer, about, and how
+    many queries were measured, of which somebody may be counted in."""
+
+    stddev: float
+    rows: int
 
 
 class Kept:
@@ -39,11 +51,16 @@ class Kept:
         self._mine = 0  # releases that were kept through this one
         self._listed: object = None  # the state of the ledger when it was looked at last
         self._seen = self._counted = 0
-        self.columns: OrderedDict[int, Columns] = OrderedDict()
+        self.columns: dict[int, Columns] = {}
         self._stored: dict[int, Stored | None] = {}
         self._unread: dict[int, Columns] = {}
-        self._by_key: dict[str, list[int]] = {}
-        self._sets: dict[int, frozenset[Columns]] = {}  # on which single queries of each depend
+        self._by_key: dict[str, tuple[int, ...]] = {}
+        self._fit: set[int] = set()  # those that were read, and that may be looked at
+        self.whole: set[int] = set()  # and those that are whole tables
+        self._facts: dict[int, Facts] = {}
+        self._linked: dict[Columns, Sequence[int]] = {}  # by what was asked about, of this state
+        self.orders: dict[Columns, Order] = {}  # and those of an earlier one
+        self._sets: dict[Columns, None] = {}  # on which single queries depend, of all that was read
         self._said = set[tuple[str, tuple[int, ...]]]()  # what was written of questions
         # by column: what the releases up to a charge tell apart, and where on its lines it shows
         self._told: dict[str, tuple[int, Classes | None]] = {}
@@ -59,16 +76,18 @@ class Kept:
         other._seen, other._counted = self._seen, self._counted
         other.columns, other._stored = self.columns.copy(), self._stored.copy()
         other._unread = self._unread.copy()
-        other._by_key = {key: list(seqs) for key, seqs in self._by_key.items()}
-        other._sets = dict(self._sets)
+        other._by_key, other._sets = self._by_key.copy(), self._sets.copy()
+        other._fit, other.whole = self._fit.copy(), self.whole.copy()
+        other._facts = self._facts.copy()
+        other._linked, other.orders = self._linked.copy(), self.orders.copy()
         other._told, other._changes = dict(self._told), dict(self._changes)
         return other
 
     def until(self, seq: int) -> Kept:
         """Those of earlier charges."""
         other = self.copy()
-        other._told, other._changes = {}, {}
-        other.columns = OrderedDict(item for item in self.columns.items() if item[0] < seq)
+        other._told, other._changes, other._linked = {}, {}, {}
+        other.columns = {own: columns for own, columns in self.columns.items() if own < seq}
         return other
 
     def refresh(self) -> None:
@@ -85,10 +104,14 @@ class Kept:
         ):
             self._count(seq, columns)
         while len(self.columns) > READ:
-            seq, _ = self.columns.popitem(last=False)
-            self._stored.pop(seq, None)
-            self._unread.pop(seq, None)
-            self._sets.pop(seq, None)
+            self._drop(next(iter(self.columns)))
+
+    def _drop(self, seq: int) -> None:
+        for known in (self.columns, self._stored, self._unread, self._facts):
+            known.pop(seq, None)
+        self._fit.discard(seq)
+        self.whole.discard(seq)
+        self._linked.clear()
 
     def add(self, seq: int, stored: Stored) -> None:
         """A release of this process."""
@@ -102,6 +125,7 @@ class Kept:
         self.columns[seq] = self._unread[seq] = columns
         self._seen = max(self._seen, seq)
         self._counted += 1
+        self._linked.clear()
 
     def keep(self, seq: int, rests: tuple[int, ...]) -> None:
         """Write a release into the ledger, with what it rests on. Raises LedgerError."""
@@ -134,20 +158,36 @@ class Kept:
     def read(self, seq: int) -> Stored | None:
         """What charge `seq` released; None where that is lost."""
         if seq not in self._stored:
-            self._take(seq, self._releases.read(self.name, seq, others=self._others))
+            self._read([seq])
         return self._stored[seq]
+
+    def _read(self, seqs: Iterable[int]) -> None:
+        """Read those that were not, many at once."""
+        missing = [seq for seq in seqs if seq not in self._stored]
+        for start in range(0, len(missing), _TOGETHER):
+            some = missing[start : start + _TOGETHER]
+            found = self._releases.read(self.name, some, others=self._others)
+            for seq, stored in zip(some, found, strict=True):
+                self._take(seq, stored)
 
     def _take(self, seq: int, stored: Stored | None) -> None:
         self._stored[seq] = stored
         self._unread.pop(seq, None)
-        for family in () if stored is None else stored.families:
-            self._by_key.setdefault(family.key, []).append(seq)
+        if stored is None:
+            return
+        # which tables were chosen in rounds is itself what was released
+        if not (self._others and stored.picked is not None):
+            self._fit.add(seq)
+        if is_whole(stored):
+            self.whole.add(seq)
+        for family in stored.families:
+            self._by_key[family.key] = (*self._by_key.get(family.key, ()), seq)
+        self._sets.update(dict.fromkeys(_sets(stored)))
 
     def measured(self, family: Family) -> list[int]:
         """The charges that released the queries of a family, in no order."""
         names = frozenset(family.classes)
-        for seq in [seq for seq, columns in self._unread.items() if names <= columns]:
-            self.read(seq)
+        self._read([seq for seq, columns in self._unread.items() if names <= columns])
         return [seq for seq in self._by_key.get(family.key, ()) if seq in self.columns]
 
     def may_follow(self, family: Family) -> bool:
@@ -165,12 +205,8 @@ class Kept:
 
     def _links(self, names: Columns) -> bool:
         """Whether a release says anything of columns together, and not of each by itself."""
-        for seq in [seq for seq, columns in self.columns.items() if names <= columns]:
-            if seq not in self._sets:
-                self._sets[seq] = _sets(self.read(seq))
-            if any(names <= own for own in self._sets[seq]):
-                return True
-        return False
+        self._read([seq for seq, columns in self._unread.items() if names <= columns])
+        return any(names <= own for own in self._sets)
 
     def _told_apart(self, name: str) -> Classes | None:
         """The classes of a column that all releases together tell apart; None for nothing."""
@@ -198,16 +234,23 @@ class Kept:
     def _newer(self, name: str, last: int) -> Iterator[Family]:
         """The families that depend on a column, of releases after charge `last`."""
         newer = itertools.takewhile(lambda item: item[0] > last, reversed(self.columns.items()))
-        for seq in [seq for seq, columns in newer if name in columns]:
+        seqs = [seq for seq, columns in newer if name in columns]
+        self._read(seqs)
+        for seq in seqs:
             stored = self.read(seq)
             if stored is not None:
                 yield from (family for family in stored.families if name in family.classes)
 
-    def linked(self, asked: Columns) -> list[int]:
+    def linked(self, asked: Columns) -> Sequence[int]:
         """The releases that share columns with a question, directly or through others.
 
         What depends on no column, a total, is linked with everything.
         """
+        if asked not in self._linked:
+            self._linked[asked] = self._found(asked)
+        return self._linked[asked]
+
+    def _found(self, asked: Columns) -> Sequence[int]:
         sets: Mapping[Columns, None] = dict.fromkeys(self.columns.values())
         reached, left = set(asked), list(sets)
         if not asked or frozenset() in sets:
@@ -218,15 +261,25 @@ class Kept:
                 met.update(more)
                 reached.update(*more)
                 left = [columns for columns in left if columns not in met]
-        return [seq for seq, c in list(self.columns.items()) if c in met and self.fits(seq)]
+        found = [seq for seq, columns in self.columns.items() if columns in met]
+        self._read(found)
+        return tuple(filter(self.fits, found))
 
     def fits(self, seq: int) -> bool:
-        """Whether a release is kept, and what it says may be looked at before it is paid for.
+        """Whether a release is kept, and what it says may be looked at before it is paid for."""
+        if seq not in self._stored:
+            self._read([seq])
+        return seq in self._fit
 
-        Which tables were chosen in rounds is itself what was released.
-        """
-        stored = self.read(seq)
-        return stored is not None and not (self._others and stored.picked is not None)
+    def facts(self, seq: int) -> Facts:
+        """Of a release that is kept."""
+        found = self._facts.get(seq)
+        if found is None:
+            stored = self.read(seq)
+            assert stored is not None
+            rows = sum(family.met for family in stored.families)
+            found = self._facts[seq] = Facts(stddev_of(stored), rows)
+        return found
 
     def families(self, seq: int) -> tuple[Family, ...]:
         """Of a release that is kept."""
@@ -245,11 +298,19 @@ class Kept:
         return stored is not None and (bool(stored.mixes) or stored.apart)
 
 
-def _sets(stored: Stored | None) -> frozenset[Columns]:
+def is_whole(stored: Stored) -> bool:
+    """Whether every combination of the classes of its columns was counted apart from others."""
+    if stored.mixes or stored.apart:
+        return False
+    if len(stored.families) != 1:
+        return False
+    (family,) = stored.families
+    return family.met == len(family.groups)
+
+
+def _sets(stored: Stored) -> frozenset[Columns]:
     """On which columns single queries of a release depend. What a strategy measured for some
     queries may be about the columns of all of them."""
-    if stored is None:
-        return frozenset()
     if stored.mixes:
         return frozenset({frozenset(stored.columns)})
     return frozenset(frozenset(family.classes) for family in stored.families)

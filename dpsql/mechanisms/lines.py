@@ -37,7 +37,7 @@ def changes(family: Family, name: str) -> Bools:
     for other, of, classes in zip(
         family.classes, family.shape, family.classes.values(), strict=True
     ):
-        here = ends if other == name else classes[_stay(other, len(classes), count)][:, None]
+        here = ends if other == name else classes[stay(other, len(classes), count)][:, None]
         place = place * of + here
     groups, weights = family.groups.take(place), family.weights.take(place)
     found: Bools = np.zeros((count, len(own) - 1), np.bool_)
@@ -60,7 +60,7 @@ def interacts(family: Family) -> bool:
 
 
 @functools.lru_cache(256)  # the same for all queries of a column
-def _stay(name: str, size: int, count: int) -> Ints:
+def stay(name: str, size: int, count: int) -> Ints:
     """The code of a column on each line of another: spread evenly, each column by another step."""
     step = int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big") | 1
     turns = np.arange(1, count + 1) * step % (1 << 48)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.accounting.stored import Stored
 from dpsql.mechanisms.kept import Columns, Kept
-from dpsql.mechanisms.precision import stddev_of, variance_of
+from dpsql.mechanisms.precision import variance_of
 from dpsql.query.canon import families
 from dpsql.query.linear import Block, Grouping, Weight, Workload
 
@@ -59,17 +60,13 @@ def may_follow(kept: Kept, workload: Workload) -> bool:
 
 def rank(kept: Kept, seq: int, asked: Columns) -> tuple[Any, ...]:
     """The less, the more a release says of a question about some columns, in all likelihood."""
-    own, stored = kept.columns[seq], kept.read(seq)
-    assert stored is not None
+    return (*_apart(kept.columns[seq], asked), kept.facts(seq).stddev, -seq)
+
+
+@functools.lru_cache(1 << 12)  # the same for all releases about these columns
+def _apart(own: Columns, asked: Columns) -> tuple[Any, ...]:
     covers = own >= asked or own <= asked
-    return (
-        not own >= asked,
-        not covers,
-        -len(own & asked),
-        len(own - asked),
-        stddev_of(stored),
-        -seq,
-    )
+    return (not own >= asked, not covers, -len(own & asked), len(own - asked))
 
 
 def tables(kept: Kept, asked: Columns) -> list[tuple[int, ...]]:
@@ -79,28 +76,18 @@ def tables(kept: Kept, asked: Columns) -> list[tuple[int, ...]]:
     """
     found: dict[str, list[tuple[int, float]]] = {}
     for seq, own in reversed(kept.columns.items()):
-        if own >= asked and own:
+        if seq in kept.whole and own >= asked and own:
             stored = kept.read(seq)
-            if stored is not None and is_whole(stored):
-                variance = float(variance_of(stored.law))
-                found.setdefault(stored.families[0].key, []).append((seq, 1.0 / variance))
+            assert stored is not None
+            variance = float(variance_of(stored.law))
+            found.setdefault(stored.families[0].key, []).append((seq, 1.0 / variance))
     listed = [measured[:MOST] for measured in found.values()]
     listed.sort(key=lambda some: (len(kept.columns[some[0][0]] - asked), -sum(p for _, p in some)))
     return [tuple(sorted(seq for seq, _ in some)) for some in itertools.islice(listed, TABLES)]
 
 
-def is_whole(stored: Stored) -> bool:
-    """Whether every combination of the classes of its columns was counted apart from others."""
-    if stored.mixes or stored.apart:
-        return False
-    if len(stored.families) != 1:
-        return False
-    (family,) = stored.families
-    return family.met == len(family.groups)
-
-
 def together(
-    kept: Kept, order: Sequence[int], work: int, small: float, *, past: bool = False
+    kept: Kept, order: Iterable[int], work: int, small: float, *, past: bool = False
 ) -> tuple[int, ...]:
     """As many of the first releases as can be fitted together; `past` the first that cannot be
     fitted at all."""
@@ -109,11 +96,12 @@ def together(
     classes: dict[str, NDArray[np.int64]] = {}
     chosen: list[int] = []
     count = known = 0
-    for seq in order[:MOST]:
+    for seq in itertools.islice(order, MOST):
         listed = kept.families(seq)
         met = meet(listed, CELLS, classes)
         count, known = count + len(listed), known + rows(kept, seq)
-        if met is None or count * size(met) > work or min(known, size(met)) > small:
+        cells = math.inf if met is None else size(met)
+        if met is None or count * cells > work or min(known, cells) > small:
             if past and not chosen:
                 count = known = 0
                 continue
@@ -125,4 +113,4 @@ def together(
 
 def rows(kept: Kept, seq: int) -> int:
     """How many queries a release measured, of which somebody may be counted in."""
-    return sum(family.met for family in kept.families(seq))
+    return kept.facts(seq).rows

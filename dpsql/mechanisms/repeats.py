@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from dpsql.mechanisms.found import Found, Repeated, better
-from dpsql.mechanisms.kept import Kept
+from dpsql.mechanisms.kept import Kept, is_whole
 from dpsql.mechanisms.law import nominal
-from dpsql.mechanisms.linked import is_whole
 from dpsql.mechanisms.precision import variance_of
 from dpsql.query.canon import families
 from dpsql.query.linear import Workload
@@ -44,6 +43,12 @@ def repeat(kept: Kept, workload: Workload, seqs: Sequence[int]) -> Found | None:
     for seq in seqs:
         best = better(best, repeated(kept, workload, seq))
     return best
+
+
+def lone(kept: Kept, workload: Workload, seq: int) -> Found | None:
+    """What charge `seq` says again of a lone query; None where others measured it as well."""
+    seqs = measured(kept, workload) if workload.size == 1 else []
+    return repeat(kept, workload, seqs) if seqs == [seq] else None
 
 
 def repeated(kept: Kept, workload: Workload, seq: int) -> Found | None:

@@ -70,6 +70,10 @@ class Spread:
         return float(self.variances.max(initial=0.0))
 
 
+# of a lone query that is not determined
+NOTHING = (Spread(np.zeros((1, 1, 1)), np.zeros((1, 1), bool), float("inf")),)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitted:
     """Of one SELECT: whole numbers that are shown, estimates, both (groups, weights), spread."""

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.lines import _stay, changes, interacts
+from dpsql.mechanisms.lines import changes, interacts, stay
 from dpsql.query.canon import families
 from tests.mechanisms.measured import workload
 
@@ -33,7 +33,7 @@ def test_a_query_changes_where_a_group_or_a_weight_does(sql):
                 if other == name:
                     here = own
                 else:
-                    here = classes[_stay(other, len(classes), len(found))[line]]
+                    here = classes[stay(other, len(classes), len(found))[line]]
                 cells = cells * of + here
             both = list(
                 zip(family.groups[cells].tolist(), family.weights[cells].tolist(), strict=True)
