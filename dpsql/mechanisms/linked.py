@@ -99,6 +99,20 @@ def is_whole(stored: Stored) -> bool:
     return family.met == len(family.groups)
 
 
+def fitted(kept: Kept, seq: int) -> bool:
+    """Whether a release may be fitted with others: its residual tables, if it has any, are few
+    enough, and were not chosen in rounds."""
+    from dpsql.mechanisms.design import CELLS, meet, size
+    from dpsql.mechanisms.inverse import large
+
+    stored = kept.read(seq)
+    assert stored is not None
+    if not stored.apart:
+        return True
+    met = None if stored.picked is not None else meet(stored.families, CELLS)
+    return met is not None and not large(size(met), sum(own.values.size for own in stored.kinds))
+
+
 def together(
     kept: Kept, order: Sequence[int], work: int, small: float, *, past: bool = False
 ) -> tuple[int, ...]:

@@ -1,0 +1,61 @@
+"""Which sets of earlier releases are fitted together for a question.
+
+What was bought beside other releases was shown as all of them say it; so a question is answered
+from these again, that what follows from an answer agrees with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from dpsql.mechanisms.kept import Columns, Kept
+from dpsql.mechanisms.linked import fitted, rank, rows, together
+
+WORK = 1 << 19  # families of releases fitted together, times the combinations of their classes
+FEW, SMALL = 1 << 15, 64  # the same for a query or two; of their rows or combinations the fewer
+SINGLES = 4  # releases that may answer alone
+
+
+def choices(kept: Kept, asked: Columns, few: bool) -> Iterator[tuple[int, ...]]:
+    """Sets of linked releases to fit together, those first that say most; without residual tables.
+
+    For a query or two, which are soon bought, the small ones together, and large ones alone.
+    """
+    order = [seq for seq in _ordered(kept, asked) if not kept.tabled(seq)]
+    if few:
+        large = [seq for seq in order if rows(kept, seq) > SMALL]
+        small = [seq for seq in order if seq not in large]
+        yield together(kept, small, FEW, SMALL, past=True)
+        yield from ((seq,) for seq in large[:SINGLES])
+        return
+    chosen = together(kept, order, WORK, math.inf) or tuple(order[:1])
+    while chosen:
+        yield chosen
+        chosen = chosen[: len(chosen) // 2]
+
+
+def beside(kept: Kept, asked: Columns, few: bool) -> list[tuple[int, ...]]:
+    """Releases of residual tables by themselves; from what large ones were shown when they were
+    bought; and, unless it is about a query or two, all that can be fitted with residual tables.
+    """
+    order = _ordered(kept, asked)
+    tabled = [seq for seq in order if kept.tabled(seq)][:SINGLES]
+    large = [seq for seq in order if rows(kept, seq) > SMALL and not kept.tabled(seq)][:SINGLES]
+    found = [(seq,) for seq in tabled]
+    found += [chosen for seq in (*tabled, *large) if (chosen := kept.rests(seq))]
+    if tabled and not few:
+        some = together(kept, [seq for seq in order if fitted(kept, seq)], WORK, math.inf)
+        found += [some] if set(some) & set(tabled) else []
+    return list(dict.fromkeys(found))
+
+
+def before(kept: Kept, seqs: Sequence[int], few: bool) -> list[tuple[int, ...]]:
+    """From what the answers of some releases were made when they were bought."""
+    found = [kept.rests(seq) or ((seq,) if not few or kept.mixed(seq) else ()) for seq in seqs]
+    return [chosen for chosen in dict.fromkeys(found) if chosen]
+
+
+def _ordered(kept: Kept, asked: Columns) -> list[int]:
+    """The linked releases, those first that say most."""
+    return sorted(kept.linked(asked), key=lambda seq: rank(kept, seq, asked))
