@@ -27,10 +27,10 @@ from dpsql.accounting.events import Law
 from dpsql.accounting.mixes import Mix
 from dpsql.accounting.stored import Stored
 from dpsql.accounting.tabled import Tabled
-from dpsql.mechanisms.choices import SINGLES, before, beside, choices
+from dpsql.mechanisms.choices import SINGLES, before, beside, choices, ordered
 from dpsql.mechanisms.found import Answered, Enough, Found, better
 from dpsql.mechanisms.kept import Columns, Kept
-from dpsql.mechanisms.linked import columns, is_few, may_follow, rank, tables
+from dpsql.mechanisms.linked import columns, is_few, may_follow, tables
 from dpsql.mechanisms.noises import Joint
 from dpsql.mechanisms.precision import variance_of
 from dpsql.mechanisms.repeats import measured, named, repeat, whole
@@ -138,7 +138,7 @@ class Archive:
             said = self._said(workload, chosen)
             if said is not None:
                 yield said
-        linked = self._kept.linked(columns(workload)) if enough.near(found) else []
+        linked = sorted(ordered(self._kept, workload)) if enough.near(found) else []
         for seq in itertools.islice(reversed(linked), EARLIER):
             said = self._until(seq)._found(workload, None)
             if said is not None:
@@ -163,9 +163,7 @@ class Archive:
                 return []
             order: list[int] = []
             if not is_few(workload) or may_follow(self._kept, workload):
-                asked = columns(workload)
-                linked = self._kept.linked(asked)
-                order = sorted(linked, key=lambda seq: rank(self._kept, seq, asked))[:SINGLES]
+                order = ordered(self._kept, workload)[:SINGLES]
             each = dict.fromkeys([*measured(self._kept, workload), *order])
             found = [self._found(workload, seq) for seq in each]
             return [
@@ -281,11 +279,11 @@ class Archive:
         few, asked = is_few(workload), columns(workload)
         best: Found | None = None
         own = self._by_itself(workload, seqs, repeat)
-        joined = beside(self._kept, asked, few)
+        joined = beside(self._kept, workload)
         for chosen in dict.fromkeys([*before(self._kept, seqs, few), *joined]):
             best = better(best, self._said(workload, chosen), workload, own)
         fitted = [set(chosen) for chosen in joined if self._said(workload, chosen)]
-        for chosen in choices(self._kept, asked, few):
+        for chosen in choices(self._kept, workload):
             if any(set(chosen) <= others for others in fitted):
                 break
             said = self._said(workload, chosen)

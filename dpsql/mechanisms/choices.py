@@ -9,21 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from dpsql.mechanisms.kept import Columns, Kept
-from dpsql.mechanisms.linked import fitted, rank, rows, together
+from dpsql.mechanisms.kept import Kept
+from dpsql.mechanisms.linked import columns, fitted, is_few, rank, rows, together
+from dpsql.query.canon import families
+from dpsql.query.linear import Workload
 
 WORK = 1 << 19  # families of releases fitted together, times the combinations of their classes
 FEW, SMALL = 1 << 15, 64  # the same for a query or two; of their rows or combinations the fewer
 SINGLES = 4  # releases that may answer alone
 
 
-def choices(kept: Kept, asked: Columns, few: bool) -> Iterator[tuple[int, ...]]:
+def choices(kept: Kept, workload: Workload) -> Iterator[tuple[int, ...]]:
     """Sets of linked releases to fit together, those first that say most; without residual tables.
 
     For a query or two, which are soon bought, the small ones together, and large ones alone.
     """
-    order = [seq for seq in _ordered(kept, asked) if not kept.tabled(seq)]
-    if few:
+    order = [seq for seq in ordered(kept, workload) if not kept.tabled(seq)]
+    if is_few(workload):
         large = [seq for seq in order if rows(kept, seq) > SMALL]
         small = [seq for seq in order if seq not in large]
         yield together(kept, small, FEW, SMALL, past=True)
@@ -35,16 +37,16 @@ def choices(kept: Kept, asked: Columns, few: bool) -> Iterator[tuple[int, ...]]:
         chosen = chosen[: len(chosen) // 2]
 
 
-def beside(kept: Kept, asked: Columns, few: bool) -> list[tuple[int, ...]]:
+def beside(kept: Kept, workload: Workload) -> list[tuple[int, ...]]:
     """Releases of residual tables by themselves; from what large ones were shown when they were
     bought; and, unless it is about a query or two, all that can be fitted with residual tables.
     """
-    order = _ordered(kept, asked)
+    order = ordered(kept, workload)
     tabled = [seq for seq in order if kept.tabled(seq)][:SINGLES]
     large = [seq for seq in order if rows(kept, seq) > SMALL and not kept.tabled(seq)][:SINGLES]
     found = [(seq,) for seq in tabled]
     found += [chosen for seq in (*tabled, *large) if (chosen := kept.rests(seq))]
-    if tabled and not few:
+    if tabled and not is_few(workload):
         some = together(kept, [seq for seq in order if fitted(kept, seq)], WORK, math.inf)
         found += [some] if set(some) & set(tabled) else []
     return list(dict.fromkeys(found))
@@ -56,6 +58,12 @@ def before(kept: Kept, seqs: Sequence[int], few: bool) -> list[tuple[int, ...]]:
     return [chosen for chosen in dict.fromkeys(found) if chosen]
 
 
-def _ordered(kept: Kept, asked: Columns) -> list[int]:
-    """The linked releases, those first that say most."""
-    return sorted(kept.linked(asked), key=lambda seq: rank(kept, seq, asked))
+def ordered(kept: Kept, workload: Workload) -> list[int]:
+    """The releases that are linked with a question, those first that say most.
+
+    All are with one that asks for a total among others, which depends on no column.
+    """
+    asked = columns(workload)
+    total = any(f is not None and not f.classes for block in families(workload) for f in block)
+    linked = kept.linked(frozenset() if total else asked)
+    return sorted(linked, key=lambda seq: rank(kept, seq, asked))
