@@ -38,14 +38,14 @@ def choices(kept: Kept, workload: Workload) -> Iterator[tuple[int, ...]]:
 
 
 def beside(kept: Kept, workload: Workload) -> list[tuple[int, ...]]:
-    """Releases of residual tables by themselves; from what large ones were shown when they were
-    bought; and, unless it is about a query or two, all that can be fitted with residual tables.
+    """Releases of residual tables by themselves; what releases of more than is asked were shown
+    from when they were bought; and all that can be fitted with residual tables, unless a query or
+    two are asked.
     """
     order = ordered(kept, workload)
     tabled = [seq for seq in order if kept.tabled(seq)][:SINGLES]
-    large = [seq for seq in order if rows(kept, seq) > SMALL and not kept.tabled(seq)][:SINGLES]
-    found = [(seq,) for seq in tabled]
-    found += [chosen for seq in (*tabled, *large) if (chosen := kept.rests(seq))]
+    more = [seq for seq in order if rows(kept, seq) > workload.size and seq not in tabled][:SINGLES]
+    found = [(seq,) for seq in tabled] + [kept.rests(seq) or (seq,) for seq in (*tabled, *more)]
     if tabled and not is_few(workload):
         some = together(kept, [seq for seq in order if fitted(kept, seq)], WORK, math.inf)
         found += [some] if set(some) & set(tabled) else []
