@@ -3,8 +3,8 @@
 All releases that are linked by common columns are fitted together while they fit; else those that
 share most with the question, the most precise and newest first. Releases are combined by least
 squares, by their variances; one of large residual tables, or of tables chosen in rounds, answers
-alone what follows from its tables. Nothing here reads private data: what is used was released to the
-same user, of the same snapshot.
+alone what follows from its tables. Nothing here reads private data: what is used was released to
+the same user, of the same snapshot.
 """
 
 from __future__ import annotations

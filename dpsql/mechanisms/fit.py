@@ -90,8 +90,10 @@ class Model:
         if large(design.atoms, sum(mix.values.size for mix, _, _ in mixes)):
             return None
         mixed = [
-            (residual_rows if isinstance(mix, Tabled) else MixedRows.of)(design, mix, *rest)
-            for mix, *rest in mixes
+            residual_rows(design, mix, first, variance)
+            if isinstance(mix, Tabled)
+            else MixedRows.of(design, mix, first, variance)
+            for mix, first, variance in mixes
         ]
         for rows in mixed:
             for number in rows.families:
