@@ -285,7 +285,7 @@ class Archive:
         fitted = [set(chosen) for chosen in joined if self._said(workload, chosen)]
         for chosen in choices(self._kept, workload):
             if any(set(chosen) <= others for others in fitted):
-                break
+                continue
             said = self._said(workload, chosen)
             best = better(best, said, workload, own)
             if said is not None and not few:
