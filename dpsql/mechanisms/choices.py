@@ -17,6 +17,7 @@ from dpsql.query.linear import Workload
 WORK = 1 << 19  # families of releases fitted together, times the combinations of their classes
 FEW, SMALL = 1 << 15, 64  # the same for a query or two; of their rows or combinations the fewer
 SINGLES = 4  # releases that may answer alone
+LAST = 2  # releases that were shown last
 
 
 def choices(kept: Kept, workload: Workload) -> Iterator[tuple[int, ...]]:
@@ -38,13 +39,14 @@ def choices(kept: Kept, workload: Workload) -> Iterator[tuple[int, ...]]:
 
 
 def beside(kept: Kept, workload: Workload) -> list[tuple[int, ...]]:
-    """Releases of residual tables by themselves; what releases of more than is asked were shown
-    from when they were bought; and all that can be fitted with residual tables, unless a query or
-    two are asked.
+    """Releases of residual tables by themselves; what they and the newest others of more than is
+    asked were shown from when they were bought; and all that can be fitted with residual tables,
+    unless a query or two are asked.
     """
-    order = ordered(kept, workload)
+    order, asked = ordered(kept, workload), columns(workload)
     tabled = [seq for seq in order if kept.tabled(seq)][:SINGLES]
-    more = [seq for seq in order if rows(kept, seq) > workload.size and seq not in tabled][:SINGLES]
+    about = [seq for seq in order if kept.columns[seq] >= asked and not kept.tabled(seq)]
+    more = sorted(seq for seq in about if rows(kept, seq) > workload.size)[-LAST:]
     found = [(seq,) for seq in tabled] + [kept.rests(seq) or (seq,) for seq in (*tabled, *more)]
     if tabled and not is_few(workload):
         some = together(kept, [seq for seq in order if fitted(kept, seq)], WORK, math.inf)
