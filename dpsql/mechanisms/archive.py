@@ -2,9 +2,9 @@
 
 All releases that are linked by common columns are fitted together while they fit; else those that
 share most with the question, the most precise and newest first. Releases are combined by least
-squares, by their variances; one of residual tables, or of tables chosen in rounds, answers alone
-what follows from its tables. Nothing here reads private data: what is used was released to the
-same user, of the same snapshot.
+squares, by their variances; one of large residual tables, or of tables chosen in rounds, answers
+alone what follows from its tables. Nothing here reads private data: what is used was released to
+the same user, of the same snapshot.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ from numpy.typing import NDArray
 
 from dpsql.accounting.book import Name
 from dpsql.accounting.events import Law
+from dpsql.accounting.mixes import Mix
 from dpsql.accounting.stored import Stored
+from dpsql.accounting.tabled import Tabled
+from dpsql.mechanisms.choices import SINGLES, before, beside, choices
 from dpsql.mechanisms.found import Answered, Enough, Found, better
 from dpsql.mechanisms.kept import Columns, Kept
-from dpsql.mechanisms.linked import columns, is_few, may_follow, rank, rows, tables, together
+from dpsql.mechanisms.linked import columns, is_few, may_follow, tables
 from dpsql.mechanisms.noises import Joint
 from dpsql.mechanisms.ordered import ordered
 from dpsql.mechanisms.precision import variance_of
@@ -41,9 +44,6 @@ if TYPE_CHECKING:  # most answers need no fit
     from dpsql.mechanisms.alone import Alone
     from dpsql.mechanisms.fit import Fit, Model
 
-WORK = 1 << 19  # families of releases fitted together, times the combinations of their classes
-FEW, SMALL = 1 << 15, 64  # the same for a query or two; of their rows or combinations the fewer
-SINGLES = 4  # releases that may answer alone
 EARLIER = 16  # states of the past that are looked at
 _MODELS, _PLANNED = 16, 32  # sets of releases whose fit is remembered, and measurements
 
@@ -135,12 +135,12 @@ class Archive:
         seqs = measured(self._kept, workload)
         each = (repeat(self._kept, workload, (seq,)) for seq in seqs)
         yield from (said for said in each if said is not None)
-        before = self._before(seqs, is_few(workload))
-        for chosen in dict.fromkeys([*before, *((seq,) for seq in seqs)]):
+        then = before(self._kept, seqs, is_few(workload))
+        for chosen in dict.fromkeys([*then, *((seq,) for seq in seqs)]):
             said = self._said(workload, chosen)
             if said is not None:
                 yield said
-        linked = self._kept.linked(columns(workload)) if enough.near(found) else []
+        linked = sorted(ordered(self._kept, workload).linked) if enough.near(found) else []
         for seq in itertools.islice(reversed(linked), EARLIER):
             said = self._until(seq)._found(workload, None)
             if said is not None:
@@ -165,7 +165,7 @@ class Archive:
                 return []
             order: tuple[int, ...] = ()
             if not is_few(workload) or may_follow(self._kept, workload):
-                order = ordered(self._kept, columns(workload)).every[:SINGLES]
+                order = ordered(self._kept, workload).every[:SINGLES]
             each = dict.fromkeys([*measured(self._kept, workload), *order])
             found = [self._found(workload, seq) for seq in each]
             return [said for said in found if said and said.worst < math.inf and enough(said)]
@@ -279,11 +279,13 @@ class Archive:
         few, asked = is_few(workload), columns(workload)
         best: Found | None = None
         own = self._by_itself(workload, seqs, repeat)
-        tabled = [seq for seq in self._kept.linked(asked) if self._kept.tabled(seq)]
-        tabled = sorted(tabled, key=lambda seq: rank(self._kept, seq, asked))[:SINGLES]
-        for chosen in dict.fromkeys([*self._before(seqs, few), *((seq,) for seq in tabled)]):
+        joined = beside(self._kept, workload)
+        for chosen in dict.fromkeys([*before(self._kept, seqs, few), *joined]):
             best = better(best, self._said(workload, chosen), workload, own)
-        for chosen in self._choices(asked, few):
+        fitted = [set(chosen) for chosen in joined if self._said(workload, chosen)]
+        for chosen in choices(self._kept, workload):
+            if any(set(chosen) <= others for others in fitted):
+                continue
             said = self._said(workload, chosen)
             best = better(best, said, workload, own)
             if said is not None and not few:
@@ -304,14 +306,6 @@ class Archive:
         own = repeat if few else self._found(workload, seq)
         return None if own is None or own.worst == math.inf else own
 
-    def _before(self, seqs: Sequence[int], few: bool) -> list[tuple[int, ...]]:
-        """From what the answers of some releases were made when they were bought."""
-        found = [
-            self._kept.rests(seq) or ((seq,) if not few or self._kept.mixed(seq) else ())
-            for seq in seqs
-        ]
-        return [chosen for chosen in dict.fromkeys(found) if chosen]
-
     def _said(self, workload: Workload, some: tuple[int, ...]) -> Found | None:
         chosen = tuple(sorted(some))
         if not all(self._kept.fits(seq) for seq in chosen):
@@ -329,24 +323,6 @@ class Archive:
         worst = max((spread.worst() for spread in spreads), default=0.0)
         return Found(worst, chosen, answered, spreads)
 
-    def _choices(self, asked: Columns, few: bool) -> Iterator[tuple[int, ...]]:
-        """Sets of linked releases to fit together, those first that say most.
-
-        For a query or two, which are soon bought, the small ones together, and large ones alone.
-        """
-        linked = [seq for seq in self._kept.linked(asked) if not self._kept.tabled(seq)]
-        order = sorted(linked, key=lambda seq: rank(self._kept, seq, asked))
-        if few:
-            large = [seq for seq in order if rows(self._kept, seq) > SMALL]
-            small = [seq for seq in order if seq not in large]
-            yield together(self._kept, small, FEW, SMALL, past=True)
-            yield from ((seq,) for seq in large[:SINGLES])
-            return
-        chosen = together(self._kept, order, WORK, math.inf) or tuple(order[:1])
-        while chosen:
-            yield chosen
-            chosen = chosen[: len(chosen) // 2]
-
     def _model(self, chosen: tuple[int, ...]) -> Model | Alone | None:
         if chosen not in self._models:
             with one_thread():
@@ -360,14 +336,20 @@ class Archive:
         from dpsql.mechanisms.fit import Model
 
         listed: list[tuple[Family, Law]] = []
-        mixes = []
+        mixes = list[tuple[Mix | Tabled, int, Fraction]]()
         for seq in chosen:
             stored = self._kept.read(seq)
             assert stored is not None
-            if stored.apart:
-                return None if chosen[1:] else alone(stored)
+            if stored.apart and not chosen[1:]:
+                return alone(stored)
+            if stored.picked is not None:
+                return None
             variance = variance_of(stored.law)
             mixes += [(mix, len(listed) + mix.first, variance) for mix in stored.mixes]
+            first = len(listed) + len(stored.families)
+            for kept, own in zip(reversed(stored.kinds), reversed(stored.of_tables()), strict=True):
+                first -= len(own)
+                mixes.append((kept, first, variance))
             listed += [(family, stored.law) for family in stored.families]
         found = Model.of(listed, mixes)
         return found if found or mixes or chosen[1:] else Model.nested(listed)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dpsql.accounting.events import Gaussian, Laplace, Law
 from dpsql.accounting.mixes import Mix
+from dpsql.accounting.tabled import Tabled
 from dpsql.mechanisms.blends import LEAST
 from dpsql.mechanisms.design import Design
 from dpsql.mechanisms.drawn import chances, drawn, tried_mean
@@ -29,6 +30,7 @@ from dpsql.mechanisms.inverse import Inverse, inverse, large
 from dpsql.mechanisms.mixed import MixedRows
 from dpsql.mechanisms.nested import nested_part
 from dpsql.mechanisms.precision import variance_of
+from dpsql.mechanisms.residualrows import residual_rows
 from dpsql.mechanisms.rounded import SURE, rounded, to_multiples
 from dpsql.mechanisms.spread import Fitted, Spread, Spreads
 from dpsql.mechanisms.whole import GREEDY, alike, whole
@@ -74,12 +76,12 @@ class Model:
     def of(
         cls,
         measured: Sequence[tuple[Family, Law]],
-        mixes: Sequence[tuple[Mix, int, Fraction]] = (),
+        mixes: Sequence[tuple[Mix | Tabled, int, Fraction]] = (),
     ) -> Model | None:
         """The model of families and their noise; None where it is too large.
 
         Of `mixes`, each with the number of its first family and a variance, the noise is that of
-        the mixed values.
+        the mixed values, or of those of residual tables.
         """
         design = Design.of([family for family, _ in measured])
         if design is None or not design.atoms:
@@ -87,7 +89,12 @@ class Model:
         precisions = [float(family.factor**2 / variance_of(law)) for family, law in measured]
         if large(design.atoms, sum(mix.values.size for mix, _, _ in mixes)):
             return None
-        mixed = [MixedRows.of(design, mix, first, variance) for mix, first, variance in mixes]
+        mixed = [
+            residual_rows(design, mix, first, variance)
+            if isinstance(mix, Tabled)
+            else MixedRows.of(design, mix, first, variance)
+            for mix, first, variance in mixes
+        ]
         for rows in mixed:
             for number in rows.families:
                 precisions[number] = 0.0
@@ -97,8 +104,8 @@ class Model:
         normal = [float(law.variance) for _, law in measured if isinstance(law, Gaussian)]
         least = min(normal, default=math.inf) ** 0.5
         for rows in mixed:  # what rounding goes by
-            for number in rows.families:
-                precisions[number] = rows.size * design.families[number].factor ** 2
+            for number, size in zip(rows.families, rows.sizes, strict=True):
+                precisions[number] = size * design.families[number].factor ** 2
         scales = {
             number: max(float(law.scale), LEAST)
             for number, (_, law) in enumerate(measured)
@@ -220,7 +227,7 @@ class Model:
         or any table as if drawn where the atoms do not follow from what was measured.
         """
         families_ = self.design.families
-        counts = [f.met for f in families_] + [rows.mix.values.size for rows in self.mixed]
+        counts = [f.met for f in families_] + [rows.values.size for rows in self.mixed]
         most = _MOST if alike(self.design) else _UNLIKE
         turns = min(max(_TABLES // self.design.atoms, _FEWEST), most)
         values = drawn(list(zip(self._laws, counts, strict=True)), turns)
@@ -286,7 +293,7 @@ class Fit:
         self.model = model
         design = model.design
         values = values if model.kept is None else [values[at] for at in model.kept]
-        self.table = model.table(values, [rows.mix.values.reshape(-1) for rows in model.mixed])
+        self.table = model.table(values, [rows.values for rows in model.mixed])
         self.whole: Ints = whole(design, self.table, model.precisions)
         self._given = {
             family.key: noisy / family.factor

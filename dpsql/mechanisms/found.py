@@ -81,12 +81,17 @@ def better(
     workload: Workload | None = None,
     own: Found | None = None,
 ) -> Found | None:
-    """That of the lesser largest variance; the first of those that are equal but for rounding.
+    """That of the lesser largest variance; the first of those that are equal but for rounding,
+    unless the other rests on more and says more of some query, as it will of others that follow.
 
     Not the other where rounding makes it err more than what is the workload's `own`.
     """
-    if other is None or (one is not None and not other.worst < one.worst * (1.0 - 1e-9)):
+    if other is None or other is one:
         return one
+    if one is not None and not other.worst < one.worst * (1.0 - 1e-9):
+        more = set(one.used) < set(other.used) and other.worst <= one.worst * (1.0 + 1e-9)
+        if not (more and other.better(one)):
+            return one
     if workload is None or own is None or other.worst == math.inf or other.used == own.used:
         return other
     return other if no_worse(workload, other.noises(workload), own.noises(workload)) else one

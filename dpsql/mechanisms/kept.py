@@ -59,7 +59,7 @@ class Kept:
         self.whole: set[int] = set()  # and those that are whole tables
         self._facts: dict[int, Facts] = {}
         self._linked: dict[Columns, Sequence[int]] = {}  # by what was asked about, of this state
-        self.orders: dict[Columns, Order] = {}  # and those of an earlier one
+        self.orders: dict[tuple[Columns, bool], Order] = {}  # and those of an earlier one
         self._sets: dict[Columns, None] = {}  # on which single queries depend, of all that was read
         self._said = set[tuple[str, tuple[int, ...]]]()  # what was written of questions
         # by column: what the releases up to a charge tell apart, and where on its lines it shows

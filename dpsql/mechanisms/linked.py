@@ -86,6 +86,20 @@ def tables(kept: Kept, asked: Columns) -> list[tuple[int, ...]]:
     return [tuple(sorted(seq for seq, _ in some)) for some in itertools.islice(listed, TABLES)]
 
 
+def fitted(kept: Kept, seq: int) -> bool:
+    """Whether a release may be fitted with others: its residual tables, if it has any, are few
+    enough, and were not chosen in rounds."""
+    from dpsql.mechanisms.design import CELLS, meet, size
+    from dpsql.mechanisms.inverse import large
+
+    stored = kept.read(seq)
+    assert stored is not None
+    if not stored.apart:
+        return True
+    met = None if stored.picked is not None else meet(stored.families, CELLS)
+    return met is not None and not large(size(met), sum(own.values.size for own in stored.kinds))
+
+
 def together(
     kept: Kept, order: Iterable[int], work: int, small: float, *, past: bool = False
 ) -> tuple[int, ...]:

@@ -42,13 +42,14 @@ _ENTRIES = 1 << 22  # of covariances at a time
 class MixedRows:
     """The rows of a strategy over a design's atoms, (rows, atoms), scaled by 1 / stddev.
 
-    `families` are the numbers of those that it mixes, `size` the mean precision of an answer.
+    `families` are the numbers of those that it mixes, `sizes` the mean precision of an answer of
+    each; `values` is what was measured, with noise of this stddev.
     """
 
     matrix: Floats
     families: tuple[int, ...]
-    size: float
-    mix: Mix
+    sizes: tuple[float, ...]
+    values: Ints
     stddev: float
 
     @classmethod
@@ -67,7 +68,8 @@ class MixedRows:
             runs = _on_cells(mix.cells, answers)[None]
         rows_ = np.einsum("rw,gwa->gra", mix.matrix.astype(np.float64), runs) / stddev
         spread = float(np.mean(np.diag(covariance(mix)))) * float(variance)
-        return cls(rows_.reshape(-1, design.atoms), numbers, 1.0 / spread, mix, stddev)
+        sizes = (1.0 / spread,) * len(numbers)
+        return cls(rows_.reshape(-1, design.atoms), numbers, sizes, mix.values.reshape(-1), stddev)
 
     def seen(self, values: NDArray[Any]) -> Floats:
         """A'y of the values, or of several, along the last axis."""

@@ -6,10 +6,12 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpsql.mechanisms.kept import Columns, Kept
-from dpsql.mechanisms.linked import rank, rows
+from dpsql.mechanisms.kept import Kept
+from dpsql.mechanisms.linked import columns, rank, rows
+from dpsql.query.canon import families
+from dpsql.query.linear import Workload
 
-SMALL = 64  # rows of a small release
+SMALL = 64  # of the rows of a small release, or their combinations, the fewer
 _ORDERS = 64  # sets of columns whose releases are kept in order
 _INSERTED = 64  # new ones that are put in their places one by one
 
@@ -26,12 +28,17 @@ class Order:
     tabled: tuple[int, ...]
 
 
-def ordered(kept: Kept, asked: Columns) -> Order:
-    """The releases that are linked with a question about some columns.
+def ordered(kept: Kept, workload: Workload) -> Order:
+    """The releases that are linked with a question; all with one that asks for a total among
+    others, which depends on no column.
 
     What was in order when it was asked before stays so: only new ones are put in their places.
     """
-    linked, known = kept.linked(asked), kept.orders.get(asked)
+    asked = columns(workload)
+    total = any(f is not None and not f.classes for block in families(workload) for f in block)
+    linked = kept.linked(frozenset() if total else asked)
+    name = (asked, total)
+    known = kept.orders.get(name)
     if known is not None and known.linked is linked:
         return known
     order = [] if known is None else list(known.every)
@@ -49,7 +56,7 @@ def ordered(kept: Kept, asked: Columns) -> Order:
     others = {*tabled, *large}
     small = tuple(seq for seq in order if seq not in others)
     found = Order(linked, tuple(order), small, tuple(large), tuple(tabled))
-    kept.orders[asked] = found
+    kept.orders[name] = found
     while len(kept.orders) > _ORDERS:
         kept.orders.pop(next(iter(kept.orders)))
     return found
