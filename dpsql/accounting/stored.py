@@ -75,7 +75,7 @@ class Stored:
 
     @property
     def apart(self) -> bool:
-        """Whether it is never fitted with other releases, and answers alone."""
+        """Whether its tables answer by a closed form where it is not fitted with other releases."""
         return self.tabled is not None or self.picked is not None
 
     @property

@@ -1,4 +1,4 @@
-"""Releases of many tables, which answer alone what follows from their tables."""
+"""Releases of many tables, and what follows from the tables of one alone."""
 
 from __future__ import annotations
 

@@ -288,7 +288,7 @@ class Kept:
         return stored.families
 
     def tabled(self, seq: int) -> bool:
-        """Whether a release is kept of tables that answer alone."""
+        """Whether a release is kept of tables that can answer alone."""
         stored = self.read(seq)
         return stored is not None and stored.apart
 

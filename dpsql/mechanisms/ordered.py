@@ -19,7 +19,7 @@ _INSERTED = 64  # new ones that are put in their places one by one
 @dataclass(frozen=True, slots=True)
 class Order:
     """The releases that are linked with a question, those first that say most: all of them, those
-    of few queries and of many, and those whose tables answer alone."""
+    of few queries and of many, and those whose tables can answer alone."""
 
     linked: Sequence[int]
     every: tuple[int, ...]
