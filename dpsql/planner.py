@@ -203,7 +203,7 @@ def missing(
     """
     if found is None or found.worst == math.inf or choice.plan is not None:
         return choice
-    if as_good(found, choice):
+    if as_good(found, choice) or _target(choice) < 1e-300:  # whose inverse may be no number
         return choice
     variance = 1 / (1 / _target(choice) - 1 / found.worst)
     return chosen(choice.backend, alike(choice.noise, variance), workload, dataset, terms)

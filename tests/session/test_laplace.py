@@ -18,6 +18,7 @@ from dpsql.session import Session
 
 Crowd = Callable[..., list[tuple[object, ...]]]
 CUBE = "SELECT sex, region, smoker, COUNT(*) AS n FROM town GROUP BY CUBE (sex, region, smoker)"
+BY_SEX = "SELECT sex, COUNT(*) AS n FROM town GROUP BY sex"
 KEYS = ("sex", "region", "smoker")
 VALUES: dict[str, list[object]] = {
     "sex": ["female", "male"], "region": ["N", "E", "S", "W"], "smoker": [True, False, None]
@@ -295,3 +296,15 @@ def test_intervals_of_sums_differences_and_ratios_cover(town: Any, crowd: Crowd)
                 held[sql] += found.low[0][0] <= truth <= found.high[0][0]
     assert min(held.values()) > 36, held
     assert min(held.values()) < 70, "an interval that always covers is none of 80 %"
+
+
+@pytest.mark.parametrize("before", [0.5, 20.0, 700.0])
+@pytest.mark.parametrize("epsilon", [690.0, 709.0, 712.0, 745.0, 750.0, 1e4])
+def test_what_was_bought_before_stops_no_answer_without_noise(
+    before: float, epsilon: float, town: Any, crowd: Crowd
+) -> None:
+    """Noise whose variance is too small for a number, or for its inverse, is bought as it is."""
+    with town.open(town.database("a", crowd(90, 1)), ledger=pure(1e6)) as session:
+        exact = session.answer(BY_SEX, epsilon=epsilon, reuse=False).rows
+        session.answer(BY_SEX, epsilon=before, reuse=True)
+        assert foretold(session, BY_SEX, epsilon=epsilon).rows == exact
