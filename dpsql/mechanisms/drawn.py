@@ -24,6 +24,7 @@ Floats: TypeAlias = NDArray[np.float64]
 _LISTED, _REACH = 64.0, 12.0  # stddev up to which the atoms are listed, and stddevs that they reach
 _FAR = 1000.0  # so that no two of the multiples stay near each other
 _REGRESSED = 16  # tries from which a number is told, beside their mean
+_TIMES = 4.0  # of what is known that varies with it, at most
 
 
 def chances(count: int, turns: int, root: int = 2) -> Floats:
@@ -47,11 +48,13 @@ def tried_mean(tried: Floats, known: Floats) -> tuple[float, float]:
     """A mean by so many tries of it, and twice the standard error of that.
 
     Less what varies as `known` does, whose mean is 0, beside the same tries: a control variate,
-    by regression, or where tries are too few as it is.
+    by regression, or where tries are too few as it is. More noise makes nothing err less; the mean
+    of `known` is below 0 for small discrete noise, which is 0 more often than its parameter says.
     """
     spread, times = float(known.var()), 1.0
     if len(tried) >= _REGRESSED and spread > 0.0:
         times = float(((tried - tried.mean()) * (known - known.mean())).mean()) / spread
+        times = min(max(times, 0.0), _TIMES)  # by chance far off where `known` hardly varies
     left = tried - times * known
     mean, error = float(left.mean()), float(left.std(ddof=1)) / math.sqrt(len(left))
     return float(f"{mean:.6g}"), float(f"{2.0 * error:.6g}")  # in whatever order sums were added

@@ -148,3 +148,24 @@ def test_what_follows_from_earlier_releases_errs_as_it_says(
                 found[at] += errors(again, true[at])
     assert as_said(found[0])
     assert as_said([*found[1], *found[2]])
+
+
+def test_a_sum_beside_groups_that_its_table_cannot_keep_is_as_near_as_is_said(
+    town: Town,
+) -> None:
+    """A table of whole numbers with these groups may hold no right sum: then it is told wide."""
+    ledger = Ledger.memory()
+    ledger.grant("alice", dataset="town", epsilon=1e7)
+    asked = [
+        ("sex, age, COUNT(*)", "WHERE region IN ('S', 'N') GROUP BY 1, 2", 0.01),
+        ("region, sex, month, COUNT(*)", "GROUP BY 1, 2, 3", 1e3),
+        ("region, AVG(age)", "GROUP BY 1", 1e4),
+    ]
+    path = town.database("b", people(60, 3))
+    with Session(path, user="alice", ledger=ledger, settings={"reuse": True}) as session:
+        for columns, rest, rho in asked:
+            sql = f"SELECT {columns} FROM town {rest}"
+            exact = session.answer(sql, rho=1e6, reuse=False)
+            found = session.answer(sql, rho=rho)
+    for row, line, true in zip(found.rows, found.stderr, exact.rows, strict=True):
+        assert abs(row[1] - true[1]) <= 6.0 * line[1] + 1e-9
