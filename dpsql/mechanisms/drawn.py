@@ -54,7 +54,7 @@ def tried_mean(tried: Floats, known: Floats) -> tuple[float, float]:
     spread, times = float(known.var()), 1.0
     if len(tried) >= _REGRESSED and spread > 0.0:
         times = float(((tried - tried.mean()) * (known - known.mean())).mean()) / spread
-        times = min(max(times, 0.0), _TIMES)  # by chance far off where `known` hardly varies
+        times = min(max(times, 0.0), _TIMES)  # far off by chance where `known` hardly varies
     left = tried - times * known
     mean, error = float(left.mean()), float(left.std(ddof=1)) / math.sqrt(len(left))
     return float(f"{mean:.6g}"), float(f"{2.0 * error:.6g}")  # in whatever order sums were added
