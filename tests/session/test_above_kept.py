@@ -62,7 +62,8 @@ def test_another_question_or_a_better_answer_is_bought(session):
     bought(session, f"{BY} FIRST 3 ABOVE 1", rho=1e-3)
     bought(session, sql, rho=2.0)
     bought(session, sql, rho=2.0, reuse=False)
-    bought(session, f"{BY} FIRST 4 ABOVE 0", rho=1e-6)
+    # what was told at a thousandth, perhaps of all groups, is not accurate enough for this
+    bought(session, f"{BY} FIRST 4 ABOVE 0", rho=1.0)
     other = "SELECT region, sex, COUNT(*) AS n FROM town GROUP BY sex, region"
     bought(session, f"{other} FIRST 3 ABOVE 0", rho=1e-3)
 

