@@ -286,7 +286,7 @@ class _Binder:
         else:
             resolved = [self._group(e, items, scope, aliases) for e in query.groups]
             sets = query.sets or ((),)
-        at = query.groups[0].span if query.groups else None
+        at = query.groups[0].span if query.groups else self._ask.text.find("GROUPING")
         if len(resolved) > MAX_KEYS:
             raise self._refuse(
                 f"{len(resolved):,} group keys; at most {MAX_KEYS} are answered", at, "fewer keys"

@@ -20,6 +20,7 @@ _BETWEEN = frozenset(
      "BETWEEN", "FILTER", "OVER", ";"}
 )  # fmt: skip
 _ITEMLESS = frozenset({"FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "UNION", ")", ";"})
+_COLUMNLESS = (["CUBE", "(", ")"], ["ROLLUP", "(", ")"])
 EMPTY_LIST = "at least one value: IN (1, 2)"
 _LETTERED = re.compile(r"\b\d+[^\W\d]\w*")  # digits, and letters right behind
 
@@ -68,6 +69,10 @@ def syntax(text: Text, found: list[Token], error: EmptyError, answered: str) -> 
             Span(at.start, last.end),
             "the same SELECT without it",
         )
+    without = next((i for i in range(len(words)) if words[i : i + 3] in _COLUMNLESS), None)
+    if without is not None:
+        place = Span(found[without].start, found[without + 2].end)
+        return text.refusal(f"{words[without]} of no columns", place, "GROUP BY () for the total")
     if error.position is None and {"CUBE", "ROLLUP"} & set(words):
         return text.refusal(
             "more grouping sets than DuckDB reads",

@@ -71,10 +71,11 @@ def test_a_refusal_reads_as_reviewed(sql: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [text for _, text in BLOCKS], ids=[sql[:60] for sql, _ in BLOCKS])
-def test_a_refusal_says_what_to_write_and_that_it_is_free(text: str) -> None:
+def test_a_refusal_says_where_what_to_write_and_that_it_is_free(text: str) -> None:
     found = text.split("\n")
     assert found[0].startswith("refused: ") and found[-1] == "nothing was charged"
     assert found[-2].startswith("write instead: ")
+    assert found[0].endswith(": only a comment") or re.fullmatch(r" +\^+", found[2]), "its place"
     assert not re.search(r"/(work|tmp|home|usr)/|Traceback|Error:", text)
 
 
