@@ -213,10 +213,14 @@ class LedgerError(BudgetError):
 
 
 class MissingExtra(Error):
-    """An optional package is missing; the message gives the command that brings it."""
+    """An optional package is missing; the message gives the command that brings it.
+
+    `rows` has the answer that was to be shown with it, None where there is none.
+    """
 
     exit_code = 2
     kind = "package"
+    rows: Any = None
 
 
 class InternalError(Error):

@@ -28,7 +28,7 @@ _TYPE = re.compile(r"[A-Z][A-Z0-9 ]*(\(\d+, ?\d+\))?( WITH TIME ZONE)?")
 
 def df(page: Sheet) -> pandas.DataFrame:
     """The rows as a pandas data frame. Raises MissingExtra without pandas."""
-    _need("pandas", "pandas")
+    _need("pandas", "pandas", page)
     with _loaded(page) as database:
         frame: pandas.DataFrame = database.sql("FROM page").df()
     return frame
@@ -36,7 +36,7 @@ def df(page: Sheet) -> pandas.DataFrame:
 
 def arrow(page: Sheet) -> pyarrow.Table:
     """The rows as an Arrow table. Raises MissingExtra without pyarrow."""
-    _need("pyarrow", "arrow")
+    _need("pyarrow", "arrow", page)
     with _loaded(page) as database:
         frame: pyarrow.Table = database.sql("FROM page").to_arrow_table()
     return frame
@@ -44,8 +44,8 @@ def arrow(page: Sheet) -> pyarrow.Table:
 
 def pl(page: Sheet) -> polars.DataFrame:
     """The rows as a polars data frame. Raises MissingExtra without polars."""
-    _need("polars", "polars")
-    _need("pyarrow", "polars")
+    _need("polars", "polars", page)
+    _need("pyarrow", "polars", page)
     with _loaded(page) as database:
         frame: polars.DataFrame = database.sql("FROM page").pl()
     return frame
@@ -105,6 +105,12 @@ def _known(kind: str) -> str:
     return kind if _TYPE.fullmatch(kind) else "VARCHAR"
 
 
-def _need(package: str, extra: str) -> None:
+def _need(package: str, extra: str, page: Sheet) -> None:
+    """Raise MissingExtra without the package: with the rows, which were paid for already."""
     if importlib.util.find_spec(package) is None:
-        raise MissingExtra(f"this needs {package}: pip install 'dpsql[{extra}]'")
+        fault = MissingExtra(
+            f"this needs {package}: pip install 'dpsql[{extra}]'; the answer is not lost: "
+            "fetchall() of the cursor reads it, and `rows` of this error has it"
+        )
+        fault.rows = page.rows
+        raise fault

@@ -1,4 +1,4 @@
-"""What nothing that dpsql writes may take the place of: data, schemas, ledgers, keys, anchors."""
+"""What nothing that dpsql writes may take the place of: data, schemas, ledgers, keys, scripts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _BESIDE = ("", "-wal", "-shm", ".key", ".seal", ".anchor")  # of a ledger of any
 _MAGIC = {8: b"DUCK", 0: b"SQLite format 3\0"}  # of databases and ledgers, and where it stands
 
 
-def writable(output: Path, aim: Aim | None = None) -> None:
+def writable(output: Path, aim: Aim | None = None, script: Path | None = None) -> None:
     """Raise UsageError for a file that must stay as it is, or a folder with one in it.
 
-    That is what `aim` names and what its schemas name, under any name it has; what is named as
-    only owners' files are; and any database or ledger, told by how it begins.
+    That is what `aim` names and what its schemas name, under any name it has; the file of the SQL
+    that is answered; what is named as only owners' files are; and any database or ledger, told by
+    how it begins.
     """
     try:
         real = os.path.realpath(output)
@@ -35,7 +36,7 @@ def writable(output: Path, aim: Aim | None = None) -> None:
             "give another, e.g. answer.csv"
         )
     what = _database(real)
-    for path, kept in () if aim is None else _kept(aim):
+    for path, kept in _kept(aim, script):
         if real == path or _same(real, path):
             what = f"it is {kept}"
         elif path.startswith(os.path.join(real, "")):
@@ -44,11 +45,15 @@ def writable(output: Path, aim: Aim | None = None) -> None:
         raise UsageError(f"cannot write {output}: {what}; give another name, e.g. answer.csv")
 
 
-def _kept(aim: Aim) -> Iterator[tuple[str, str]]:
+def _kept(aim: Aim | None, script: Path | None) -> Iterator[tuple[str, str]]:
     """Real paths, and what stands there."""
     from dpsql.schema import load
     from dpsql.schema.files import declarations
 
+    if script is not None and script.is_file():  # a terminal is read and written
+        yield os.path.realpath(script), "the SQL that is asked"
+    if aim is None:
+        return
     yield os.path.realpath(aim.db), "the data"
     ledger = aim.ledger or aim.db.with_suffix(".ledger")
     if isinstance(ledger, Path):

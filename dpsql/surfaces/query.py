@@ -88,7 +88,7 @@ def query(
     if form == "parquet" and output is None:
         raise click.UsageError("parquet needs a file: add -o FILE")
     if output is not None:
-        writable(output, Aim(db, ledger, schemas))
+        writable(output, Aim(db, ledger, schemas), file)
     if not form:
         raise click.UsageError(
             f"cannot tell the format of {output} by its name: end it in "

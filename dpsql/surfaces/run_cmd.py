@@ -100,6 +100,7 @@ def run_script(
     SELECT; whole is about statements alone. SHOW, DESCRIBE and EXPLAIN are free.
     """
     from dpsql.surfaces import terminal
+    from dpsql.surfaces.kept import writable
     from dpsql.surfaces.progress import Progress
 
     db, word = _words(words)
@@ -112,7 +113,9 @@ def run_script(
     if explain:
         _explain(run, (db, schemas, user, ledger), script, given, form, output, settings, words_)
         return
-    form, place = _place(form, output, Aim(db, ledger, schemas), answers)
+    if output is not None:
+        writable(output, Aim(db, ledger, schemas), Path(word))
+    form, place = _place(form, output, answers)
     try:
         with opened(run, db, schemas, user, ledger, {}) as session, run.statement():
             with Progress(words_):
@@ -202,12 +205,9 @@ def _writer(report: Report, form: str, place: Place) -> Any:
     return bundle.file(report.releases[0], form)
 
 
-def _place(
-    form: str | None, output: Path | None, aim: Aim, answers: int
-) -> tuple[str, Place | None]:
+def _place(form: str | None, output: Path | None, answers: int) -> tuple[str, Place | None]:
     """The format, and the file or folder for it. Raises UsageError before anything is charged."""
     from dpsql.surfaces.bundle import Folder
-    from dpsql.surfaces.kept import writable
     from dpsql.surfaces.output import Target
 
     if output is None:
@@ -216,7 +216,6 @@ def _place(
                 f"{form} needs a place, one file an answer: add -o tables.zip, or a folder"
             )
         return form or "table", None
-    writable(output, aim)
     suffix = output.suffix.lower()
     if form is None and suffix not in _SUFFIXES:
         raise click.UsageError(

@@ -45,11 +45,11 @@ def prepare() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the least number that is free
     if sys.stdin is None:
-        sys.stdin = open(0, closefd=False)  # noqa: SIM115
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 -- it lasts as long as the process
     if sys.stdout is None:
         sys.stdout = Closed()
     if sys.stderr is None:
-        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 -- as long, too
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""Nothing that dpsql writes takes the place of data, a schema, a ledger, its key or anchor."""
+"""Nothing that dpsql writes takes the place of data, a schema, a ledger, its key, or a script."""
 
 from __future__ import annotations
 
@@ -87,6 +87,27 @@ def test_no_command_writes_over_what_is_kept(
         assert told.startswith("usage error: ") and name in told and "nam" in told, told
     assert contents() == before
     assert sorted(os.listdir("far/data")) == ["2024.csv"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["run", "t.db", "r.sql"], ["query", "t.db", "-f", "one.sql"]],
+    ids=lambda words: words[0],
+)
+def test_an_answer_takes_not_the_place_of_its_question(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("one.sql").write_text(SQL)
+    Path("out").mkdir()
+    asked = words[-1]
+    os.link(asked, "out/twin.md")
+    os.symlink(asked, "link.md")
+    before = contents()
+    for name in (asked, f"./{asked}", "out/twin.md", "link.md"):
+        assert main([*words, *NAMES, "--format", "markdown", "-o", name]) == 2, name
+        assert name.removeprefix("./") in capsys.readouterr().err
+    assert contents() == before
+    assert main([*words, *NAMES, "-o", "new.md"]) == 0
 
 
 @pytest.mark.parametrize("command", [".output", ".log"])

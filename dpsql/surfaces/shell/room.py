@@ -162,7 +162,7 @@ class Room:
             self.outlet.answer(release, self.form)
             if self.timing:
                 sys.stdout.flush()
-                print(f"{seconds:.3f} s", file=sys.stderr, flush=True)  # noqa: T201
+                terminal.say(f"{seconds:.3f} s", sys.stderr)
 
     def _agreed(self, sql: str) -> bool:
         """Whether a statement may be paid: a dear one only once the person said so."""
