@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass
 
@@ -113,21 +114,25 @@ def assert_exact(found: Sensitivity, truth: Truth) -> None:
 
 
 # -- random workloads ----------------------------------------------------------------------------
+# Each strategy is made once: to make and check it anew takes longer than to draw from it.
 
 SIZES = st.sampled_from([1, 2, 3])
 DOMAINS = st.lists(SIZES, min_size=0, max_size=3).map(
     lambda sizes: Domain(tuple("abc"[: len(sizes)]), tuple(sizes))
 )
 SMALL = st.integers(-3, 4)
+TRUTHS = st.sets(st.sampled_from([FALSE, UNKNOWN, TRUE]), max_size=3)
 WIDE = st.sampled_from([0, 1, MAX_WEIGHT, MAX_WEIGHT - 1, -MAX_WEIGHT, 1 << 33, (1 << 33) - 1])
 
 
+@functools.cache
 @st.composite
 def subdomains(draw, domain):
     names = [name for name in domain.names if draw(st.booleans())]
     return domain.project(names)
 
 
+@functools.cache
 @st.composite
 def leaves(draw, domain):
     part = draw(subdomains(domain))
@@ -135,6 +140,7 @@ def leaves(draw, domain):
     return Leaf(part, np.array(table, np.uint8))
 
 
+@functools.cache
 def predicates(domain):
     return st.recursive(
         leaves(domain),
@@ -148,15 +154,16 @@ def predicates(domain):
     )
 
 
+@functools.cache
 @st.composite
 def weights(draw, domain, numbers):
     """A count, or terms that exclude each other, with and without tables."""
     if draw(st.booleans()):
-        predicate = draw(st.one_of(st.just(ALWAYS), predicates(domain)))
+        predicate = draw(conditions(domain))
         return Weight((Term(predicate),), draw(st.sampled_from([1, 1, 16])))
     test = draw(predicates(domain))
     terms = []
-    for wanted in draw(st.sets(st.sampled_from([FALSE, UNKNOWN, TRUE]), max_size=3)):
+    for wanted in draw(TRUTHS):
         table = None
         if draw(st.booleans()):
             part = draw(subdomains(domain))
@@ -166,6 +173,7 @@ def weights(draw, domain, numbers):
     return Weight(tuple(terms), draw(st.sampled_from([1, 1, 2])))
 
 
+@functools.cache
 @st.composite
 def groupings(draw, domain):
     """Keys of some columns; every group that a cell is in is listed, and sometimes more."""
@@ -180,17 +188,24 @@ def groupings(draw, domain):
     return Grouping(tuple(keys), np.array(sorted(ids), np.int64))
 
 
+@functools.cache
+def conditions(domain):
+    return st.one_of(st.just(ALWAYS), predicates(domain))
+
+
+@functools.cache
+def listed_blocks(domain, numbers, most):
+    block = st.builds(
+        Block,
+        conditions(domain),
+        st.lists(weights(domain, numbers), min_size=1, max_size=3).map(tuple),
+        st.lists(groupings(domain), min_size=1, max_size=2).map(tuple),
+    )
+    return st.lists(block, min_size=1, max_size=most).map(tuple)
+
+
+@functools.cache
 @st.composite
 def workloads(draw, numbers=SMALL, blocks=3):
     domain = draw(DOMAINS)
-    return Workload(
-        domain,
-        tuple(
-            Block(
-                draw(st.one_of(st.just(ALWAYS), predicates(domain))),
-                tuple(draw(st.lists(weights(domain, numbers), min_size=1, max_size=3))),
-                tuple(draw(st.lists(groupings(domain), min_size=1, max_size=2))),
-            )
-            for _ in range(draw(st.integers(1, blocks)))
-        ),
-    )
+    return Workload(domain, draw(listed_blocks(domain, numbers, blocks)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from fractions import Fraction
@@ -24,13 +25,14 @@ from tests.curator.brute import ADD, REPLACE, WIDE, cells, column, workloads
 from tests.curator.test_footprint import dataset, told
 
 VARIANCE = Fraction(7, 3)
+ASKED = workloads().filter(lambda w: w.size > 0)
 
 
 @st.composite
 def strategies(draw, small: int = 9):
     """One or two parts that mix all queries, or the weights of each group."""
     parts = []
-    workload = draw(workloads().filter(lambda w: w.size > 0))
+    workload = draw(ASKED)
     for _ in range(draw(st.integers(1, 2))):
         widths = {len(block.weights) for block in workload.blocks}
         width = workload.size
@@ -89,16 +91,21 @@ def residuals(draw, first: str = "a"):
     return Strategy((Residuals(workload, sizes, tuple(sets), tuple(factors), matrix),))
 
 
+RESIDUALS = residuals("u")
+MIXED = strategies().filter(lambda found: found is not None)
+
+
 @st.composite
 def both(draw):
     """Parts that mix queries, and residual tables, measured together."""
-    mixed = draw(strategies().filter(lambda found: found is not None))
-    return Strategy((*mixed.parts, *draw(residuals("u")).parts))
+    mixed = draw(MIXED)
+    return Strategy((*mixed.parts, *draw(RESIDUALS).parts))
 
 
-SMALL = st.one_of(strategies().filter(lambda found: found is not None), residuals(), both())
+SMALL = st.one_of(MIXED, residuals(), both())
 
 
+@functools.cache
 def contrast(size: int) -> np.ndarray:
     """Q by its definition: signs by the parity of common bits, or n I - 11'."""
     if size in (2, 4, 8, 16):
@@ -106,6 +113,11 @@ def contrast(size: int) -> np.ndarray:
             [[(-1) ** (i & j).bit_count() for j in range(size)] for i in range(1, size)]
         )
     return size * np.eye(size, dtype=np.int64) - 1
+
+
+@functools.cache
+def contrasts(sizes: tuple[int, ...]) -> np.ndarray:
+    return functools.reduce(np.kron, map(contrast, sizes), np.ones((1, 1), np.int64))
 
 
 def values(part: Mixed | Residuals, cell: dict[str, int]) -> list[int]:
@@ -116,9 +128,7 @@ def values(part: Mixed | Residuals, cell: dict[str, int]) -> list[int]:
         for keys, factor in zip(part.sets, part.factors, strict=True):
             groups = math.prod(part.sizes[key] for key in keys)
             table = np.array(own[start : start + groups * part.width]).reshape(groups, part.width)
-            kron = np.ones((1, 1), np.int64)
-            for key in keys:
-                kron = np.kron(kron, contrast(part.sizes[key]))
+            kron = contrasts(tuple(part.sizes[key] for key in keys))
             found += (factor * kron @ table @ part.matrix.T).reshape(-1).tolist()
             start += groups * part.width
         return found

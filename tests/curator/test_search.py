@@ -27,30 +27,31 @@ def domain_of(names) -> Domain:
     return Domain(tuple(names), tuple(SIZES[name] for name in names))
 
 
+TRUTHS = st.sampled_from([FALSE, UNKNOWN, TRUE])
+COLUMNS = st.lists(st.sampled_from(GRID.names), min_size=1, max_size=2, unique=True)
+
+
 @st.composite
 def leaves(draw):
-    names = draw(st.lists(st.sampled_from(GRID.names), min_size=1, max_size=2, unique=True))
-    domain = domain_of(sorted(names))
-    truths = st.sampled_from([FALSE, UNKNOWN, TRUE])
-    table = draw(st.lists(truths, min_size=domain.cells, max_size=domain.cells))
+    domain = domain_of(sorted(draw(COLUMNS)))
+    table = draw(st.lists(TRUTHS, min_size=domain.cells, max_size=domain.cells))
     return Leaf(domain, np.array(table, np.uint8))
 
 
-def predicates():
-    def grown(inner):
-        several = st.lists(inner, min_size=1, max_size=3).map(tuple)
-        wanted = st.sampled_from([FALSE, UNKNOWN, TRUE])
-        return st.one_of(
-            several.map(And), several.map(Or), inner.map(Not), st.builds(Is, inner, wanted)
-        )
+def grown(inner):
+    several = st.lists(inner, min_size=1, max_size=3).map(tuple)
+    return st.one_of(
+        several.map(And), several.map(Or), inner.map(Not), st.builds(Is, inner, TRUTHS)
+    )
 
-    return st.recursive(leaves(), grown, max_leaves=5)
+
+PREDICATES = st.recursive(leaves(), grown, max_leaves=5)
 
 
 @st.composite
 def weights(draw):
     """A count, or numbers where a predicate holds and other numbers where it does not."""
-    predicate = draw(predicates())
+    predicate = draw(PREDICATES)
     if draw(st.booleans()):
         return Weight((Term(predicate),), draw(st.sampled_from([1, 1, 1, 3])))
     name = draw(st.sampled_from(GRID.names))
@@ -60,10 +61,13 @@ def weights(draw):
     return Weight((Term(predicate, tables[0]), Term(other, tables[1])))
 
 
+WEIGHTS = weights()
+
+
 @st.composite
 def families(draw):
-    tests = draw(st.lists(predicates(), max_size=2))
-    listed = draw(st.lists(weights(), min_size=1, max_size=4))
+    tests = draw(st.lists(PREDICATES, max_size=2))
+    listed = draw(st.lists(WEIGHTS, min_size=1, max_size=4))
     return Family(tuple(tests), tuple(listed), draw(st.integers(1, 3)))
 
 
@@ -88,7 +92,7 @@ def test_a_search_in_small_slices_finds_the_same(listed, size):
 
 @pytest.mark.parametrize("size", [2, search._SLICE])
 @settings(max_examples=200, deadline=None)
-@given(weight=weights())
+@given(weight=WEIGHTS)
 def test_a_weight_has_one_size_only_if_all_of_its_numbers_say_so(size, weight):
     """Else counts would be taken for what they are not: `squared` is then divided by the size."""
     numbers = {0} if weight.terms else set()
