@@ -6,14 +6,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLD := .venv-duckdb1
 
-.PHONY: demo test check docs cases-duckdb1 bench clean
+.PHONY: demo test suite check docs cases-duckdb1 bench clean
 
 demo: $(VENV)/.core
 	rm -f dpsql-demo/adult.*
 	$(BIN)/dpsql demo dpsql-demo -u alice
 
+test: check suite
+
 # a process more than there are cores: many tests wait for others, or for a terminal
-test: check
+suite: $(VENV)/.test
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 check: $(VENV)/.test
@@ -46,7 +48,8 @@ $(VENV)/.test: $(VENV)/.core
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	touch $@
 
-$(OLD)/.test: pyproject.toml
+# not while the other is set up: both would write dpsql.egg-info
+$(OLD)/.test: pyproject.toml | $(VENV)/.test
 	test -x $(OLD)/bin/python || $(PYTHON) -m venv $(OLD)
 	$(OLD)/bin/python -m pip install --quiet --disable-pip-version-check \
 		--editable . 'duckdb>=1.5,<1.6' pytest pytest-xdist hypothesis pyarrow pandas

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from fractions import Fraction
 from statistics import NormalDist
 
@@ -34,10 +35,10 @@ def tails(terms) -> np.ndarray:
     far = sum(abs(w) * r for (w, _), r in zip(terms, radii, strict=True))
     size = 1 << math.ceil(math.log2(2 * far + 2))
     spectrum = np.ones(size // 2 + 1, complex)
-    for (weight, law), radius in zip(terms, radii, strict=True):
+    for ((weight, law), radius), times in Counter(zip(terms, radii, strict=True)).items():
         folded = np.zeros(size)
         np.add.at(folded, np.arange(-radius, radius + 1) * weight % size, atoms(law, radius))
-        spectrum *= np.fft.rfft(folded)
+        spectrum *= np.fft.rfft(folded) ** times
     joint = np.fft.irfft(spectrum, size)
     both = joint[1 : size // 2] + joint[: size // 2 : -1]
     return np.append(np.cumsum(both[::-1])[::-1], 0.0)

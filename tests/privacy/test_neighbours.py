@@ -140,8 +140,8 @@ def test_a_sensitivity_that_is_too_small_is_told_apart(case, noise, monkeypatch)
     weights, groupings, one, other, declared = CASES[case]
     monkeypatch.setattr("dpsql.curator.quote.moved", lambda asked, dataset: WRONG[case])
     asked = workload(weights, groupings)
-    on, event = releases(one, asked, noise, times=6_000, **declared)
-    off, _ = releases(other, asked, noise, times=6_000, **declared)
+    on, event = releases(one, asked, noise, times=3_000, **declared)
+    off, _ = releases(other, asked, noise, times=3_000, **declared)
     assert told_apart(on, off, event)
 
 
