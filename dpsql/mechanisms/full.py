@@ -6,6 +6,7 @@ table says what all of them ask of its keys, whatever statements they came from.
 
 from __future__ import annotations
 
+import itertools
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -152,6 +153,8 @@ def _along(grouping: Grouping) -> list[_Along] | None:
     found: list[_Along] = []
     size = 1
     strides = [stride for _, _, stride in grouping.keys]
+    if any(slow < fast or slow % fast for slow, fast in itertools.pairwise(strides)):
+        return None
     for at, (domain, table, stride) in enumerate(grouping.keys):
         codes = grouping.listed // stride
         codes = codes % (strides[at - 1] // stride) if at else codes

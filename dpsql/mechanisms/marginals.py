@@ -262,6 +262,8 @@ def ideal_of(
         matrix, squared = mixing(_measured(workload, same, found, [()]))
     except ValueError:  # weights too large to be mixed, or that cannot be told apart
         return None
+    if not squared:  # nobody is counted
+        return None
     much = _much(workload, same, matrix, wanted, largest)
     answers = {keys: len(at) for keys, at in found.places}
     tables, each = list(answers), [Identity(n) for n in found.sizes]
