@@ -6,8 +6,8 @@ table says what all of them ask of its keys, whatever statements they came from.
 
 from __future__ import annotations
 
-import itertools
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

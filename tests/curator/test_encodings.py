@@ -141,8 +141,8 @@ def test_every_point_of_a_grid_falls_on_itself(
 ) -> None:
     """Written as a decimal; and as a DOUBLE also computed, by the step or by going on from below.
 
-    The last point is the maximum, and stays in the domain. Of large grids some 1,000 points, for a tree of
-    more is slow: where one in 100 falls elsewhere, that is seen but for a chance of 5e-5.
+    The last point is the maximum, and stays in the domain. Of large grids some 1,000 points, for a
+    tree of more is slow: where one in 100 falls elsewhere, that is seen but for a chance of 5e-5.
     """
     column = grid(*bounds)
     low, _, step = map(Decimal, bounds)
