@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -10,8 +11,11 @@ from hypothesis import strategies as st
 from dpsql.accounting.footprint import Axis, Factor
 
 SIZES = {"a": 4, "b": 3, "c": 4, "d": 2, "e": 2}
+NAMES = st.lists(st.sampled_from(sorted(SIZES)), min_size=1, max_size=3, unique=True)
+LOSSES = st.sampled_from([0, 0, 0, 1, 5, 5, 7]) | st.integers(0, 10**9)
 
 
+@functools.cache
 @st.composite
 def axes(draw: st.DrawFn, name: str) -> Axis:
     classes = draw(st.lists(st.integers(0, 3), min_size=SIZES[name], max_size=SIZES[name]))
@@ -22,13 +26,11 @@ def axes(draw: st.DrawFn, name: str) -> Axis:
 
 @st.composite
 def factors(draw: st.DrawFn) -> Factor:
-    names = draw(st.lists(st.sampled_from(sorted(SIZES)), min_size=1, max_size=3, unique=True))
-    listed = tuple(draw(axes(name)) for name in names)
+    listed = tuple(draw(axes(name)) for name in draw(NAMES))
     size = 1
     for axis in listed:
         size *= axis.size
-    losses = st.sampled_from([0, 0, 0, 1, 5, 5, 7]) | st.integers(0, 10**9)
-    return Factor(listed, tuple(draw(st.lists(losses, min_size=size, max_size=size))))
+    return Factor(listed, tuple(draw(st.lists(LOSSES, min_size=size, max_size=size))))
 
 
 def at(factor: Factor, cell: Mapping[str, int]) -> int:
@@ -45,5 +47,11 @@ def cells() -> Iterable[dict[str, int]]:
         yield dict(zip(SIZES, codes, strict=True))
 
 
+@functools.lru_cache(1000)
+def everywhere(factor: Factor) -> tuple[int, ...]:
+    """The losses of a factor in all cells."""
+    return tuple(at(factor, cell) for cell in cells())
+
+
 def brute(listed: Sequence[Factor]) -> int:
-    return max(sum(at(factor, cell) for factor in listed) for cell in cells())
+    return max(map(sum, zip(*map(everywhere, listed), strict=True)))

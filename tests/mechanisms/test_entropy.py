@@ -61,7 +61,7 @@ def primal(rows, guess, tau, tables, names=DOMAIN.names):
     return loss + tau * n * (share * np.log(share / (guess[rows > 0] / guess.sum()))).sum()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_no_distribution_does_better(seed, monkeypatch):
     """Beside SciPy over all 24 cells; the gap bounds what is missing, however early it stops."""
     draw = np.random.default_rng(seed)
@@ -128,7 +128,10 @@ def test_exact_marginals_of_a_product_give_the_product():
 
 
 def test_the_fit_of_a_chain_in_small_cliques_is_that_of_all_cells(monkeypatch):
-    """Beside SciPy over the 72 cells of the whole table."""
+    """Beside SciPy over the 72 cells of the whole table.
+
+    SciPy goes on from the fit: what it minimises is convex in the rows, so that it could go on.
+    """
     monkeypatch.setattr(entropy, "GAP", 1e-10)
     domain = Domain(tuple("abcde"), (3, 2, 3, 2, 2))
     draw = np.random.default_rng(4)
@@ -144,7 +147,9 @@ def test_the_fit_of_a_chain_in_small_cliques_is_that_of_all_cells(monkeypatch):
         found = np.exp(logs - logs.max()).reshape(domain.sizes)
         return primal(rows.sum() * found / found.sum(), guess, tau, tables, domain.names)
 
-    best = minimize(other, np.log(guess).reshape(-1), tol=1e-12).fun
+    begun = np.log(fit.state.dense()).reshape(-1)
+    assert other(np.log(guess).reshape(-1)) > 1.01 * other(begun), "it would go on from there"
+    best = minimize(other, begun, tol=1e-12).fun
     assert primal(fit.state.dense(), guess, tau, tables, domain.names) == pytest.approx(best, 1e-6)
 
 
