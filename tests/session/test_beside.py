@@ -30,6 +30,9 @@ BEFORE = [
 ]
 
 
+ALONE = {BEFORE[0]: ("sex",), BEFORE[2]: ("region", "smoker"), BEFORE[4]: ()}  # as the CUBE asks
+
+
 def gaussian() -> Ledger:
     ledger = Ledger.memory()
     ledger.grant("alice", dataset="town", epsilon=100)
@@ -52,11 +55,15 @@ def foretold(session: Session, sql: str, epsilon: float) -> Release:
 def test_it_is_consistent_to_the_last_digit_whatever_was_bought_before(
     seed: int, granted: Callable[[], Ledger], town: Any, crowd: Callable[..., Any]
 ) -> None:
+    """But for what was bought before by itself at more: that may be said again as it was said."""
     draw = random.Random(seed)
     path, reuse = town.database("a", crowd(900, 1)), {"reuse": True}
     with Session(path, user="alice", ledger=granted(), settings=reuse) as session:
+        dear: list[tuple[str, ...]] = []
         for sql in draw.sample(BEFORE, draw.randint(2, 5)):
-            session.answer(sql, epsilon=draw.choice([0.2, 0.5, 2.0]))
+            epsilon = draw.choice([0.2, 0.5, 2.0])
+            session.answer(sql, epsilon=epsilon)
+            dear += [ALONE[sql]] if sql in ALONE and epsilon == 2.0 else []
         cube = {row[:6]: row[6] for row in foretold(session, CUBE, draw.choice([0.5, 3])).rows}
         for keys in itertools.chain.from_iterable(
             itertools.combinations(KEYS, count) for count in range(4)
@@ -74,7 +81,7 @@ def test_it_is_consistent_to_the_last_digit_whatever_was_bought_before(
                 assert (release.charged.rho, release.charged.epsilon) == (0, 0)
                 of = dict(zip(keys, values, strict=True))
                 name = (*map(of.get, KEYS), *(int(key not in of) for key in KEYS))
-                assert count == cube[name], (keys, values)
+                assert count == cube[name] or keys in dear, (keys, values)
 
 
 def test_a_residual_plan_is_better_beside_what_was_bought(
