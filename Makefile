@@ -6,16 +6,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLD := .venv-duckdb1
 
-.PHONY: demo test suite check docs cases-duckdb1 bench clean
+.PHONY: demo test check docs cases-duckdb1 bench clean
 
 demo: $(VENV)/.core
 	rm -f dpsql-demo/adult.*
 	$(BIN)/dpsql demo dpsql-demo -u alice
 
-test: check suite
-
 # a process more than there are cores: many tests wait for others, or for a terminal
-suite: $(VENV)/.test
+test: check
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 check: $(VENV)/.test
