@@ -14,6 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.book import Book, Name, Page
+from dpsql.accounting.purse import NOTHING, Price
 from dpsql.accounting.seal import Seal
 from dpsql.accounting.vouch import opened, sealed
 
@@ -35,6 +36,7 @@ class Releases:
         self._kept: Counter[str] = Counter()  # by this process, of each user
         self._version: object = None  # of the book, when a user's own were looked for last
         self._paid: dict[tuple[str, int], int] = {}
+        self._prices: dict[int, Price] = {}
 
     def state(self, name: Name, mine: int, *, others: bool) -> object:
         """Another value than before if releases may have been kept meanwhile; None for maybe.
@@ -163,6 +165,20 @@ class Releases:
         if missing:
             self._book.read(question)
         return {seq: self._paid[purse, seq] for seq in seqs}
+
+    def prices(self, seqs: Sequence[int]) -> list[Price]:
+        """The prices of the releases of some charges; nothing for what the log does not tell."""
+
+        def question(page: Page) -> None:
+            for seq in missing:
+                found = page.entries(seq - 1, 1, None, None)
+                price = found[0].price if found and found[0].seq == seq else None
+                self._prices[seq] = price or NOTHING
+
+        missing = [seq for seq in seqs if seq not in self._prices]
+        if missing:
+            self._book.read(question)
+        return [self._prices[seq] for seq in seqs]
 
     def statement(self, seq: int) -> str:
         """The statement that charge `seq` paid for; "" where that is not known."""

@@ -172,7 +172,7 @@ def _reused(
     found = since or plan.found[at]
     assert found is not None
     notes = unbought(archive, plan.statements[at].workload, found)
-    return found.answered(), Paid(REUSE, nothing, nothing, left, True, notes)
+    return found.answered(), Paid(REUSE, nothing, nothing, left, True, (*notes, *plan.notes(at)))
 
 
 def _released(
