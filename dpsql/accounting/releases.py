@@ -172,13 +172,13 @@ class Releases:
         def question(page: Page) -> None:
             for seq in missing:
                 found = page.entries(seq - 1, 1, None, None)
-                price = found[0].price if found and found[0].seq == seq else None
-                self._prices[seq] = price or NOTHING
+                if found and found[0].seq == seq and found[0].price is not None:
+                    self._prices[seq] = found[0].price
 
         missing = [seq for seq in seqs if seq not in self._prices]
         if missing:
             self._book.read(question)
-        return [self._prices[seq] for seq in seqs]
+        return [self._prices.get(seq, NOTHING) for seq in seqs]
 
     def statement(self, seq: int) -> str:
         """The statement that charge `seq` paid for; "" where that is not known."""

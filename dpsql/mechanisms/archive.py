@@ -35,6 +35,7 @@ from dpsql.mechanisms.ordered import ordered
 from dpsql.mechanisms.repeats import lone, measured, named, repeat, whole
 from dpsql.mechanisms.threads import one_thread
 from dpsql.mechanisms.witness import unfitted
+from dpsql.query.canon import families
 from dpsql.query.linear import Workload
 
 if TYPE_CHECKING:  # most answers need no fit
@@ -84,7 +85,7 @@ class Archive:
             if known is not None and known[0] == self._kept.state:
                 return known[1]
             seqs = measured(self._kept, workload)
-            if seqs and self._kept.stood_alone(seqs[0]) and self._last(workload, seqs[0]):
+            if seqs and self._stands_alone(workload, seqs[0]):
                 found = self._by_itself(workload, seqs[:1])
             elif not is_few(workload) or may_follow(self._kept, workload):
                 found = self._found(workload, None)
@@ -324,6 +325,14 @@ class Archive:
         few = is_few(workload) and not self._kept.mixed(seqs[0])
         own = self.repeat(workload, seqs[0]) if few else self._found(workload, seqs[0])
         return None if own is None or own.worst == math.inf else own
+
+    def _stands_alone(self, workload: Workload, seq: int) -> bool:
+        """Whether a workload is all that charge `seq` measured, which stood alone, and nothing was
+        bought since: then it is said as it was, and not beside what was not looked at then."""
+        if not (self._kept.stood_alone(seq) and self._last(workload, seq)):
+            return False
+        asked = {f.key for listed in families(workload) for f in listed if f is not None}
+        return asked == {family.key for family in self._kept.families(seq)}
 
     def _last(self, workload: Workload, seq: int) -> bool:
         """Whether nothing that is linked with a workload was released after charge `seq`."""

@@ -110,9 +110,7 @@ def _plans(
         workload = statement.workload
         later = None
         if then is not None and query.settings.reuse:
-            later = then.find(workload)
-        if later is not None and not plan.enough[at](later):
-            later = None
+            later = plan.since(then, at)
         if said is not None:
             free, noises = tell.nothing(terms), (later or said).noises(workload)
             note = f"follows from {quoted(session.ledger, said.used)}: nothing will be charged"

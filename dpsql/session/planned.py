@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from dpsql.accounting.purse import Balance
 from dpsql.curator.quote import GaussianNoise
 from dpsql.mechanisms.archive import Archive
+from dpsql.mechanisms.bought import Due
 from dpsql.mechanisms.found import Enough, Found
 from dpsql.mechanisms.gaussian import short
 from dpsql.mechanisms.noises import Noise, excess
@@ -54,10 +55,20 @@ class Planned:
     rest: Joint | None
     enough: list[Enough]
     again: Set[int]
+    due: Due
 
     def notes(self, at: int) -> tuple[str, ...]:
         """Why a statement is free that is said less accurately than its price would buy."""
         return (AGAIN,) if at in self.again else ()
+
+    def since(self, kept: Archive, at: int) -> Found | None:
+        """What is said of a statement once the rest is kept as well, as it will be said again; None
+        where that will not do."""
+        workload = self.statements[at].workload
+        if at in self.again:
+            return kept.bought(workload, self.due)
+        said = kept.find(workload)
+        return said if said is not None and self.enough[at](said) else None
 
 
 def of_purse(
@@ -111,13 +122,13 @@ def planned(ready: Ready, dataset: Dataset, terms: Terms, archive: Archive | Non
         levels = [query.settings.confidence for query in queries]
         will_do = [within(*each) for each in zip(statements, levels, halves, strict=True)]
     found: list[Found | None] = [None] * len(queries)
-    again = set[int]()
+    again, price = set[int](), due(whole.choice, terms)
     if archive is not None:
         for at, query in enumerate(queries):
             if query.settings.reuse:
                 found[at] = archive.said(workloads[at], will_do[at])
             if query.settings.reuse and found[at] is None and halves is None:
-                found[at] = archive.bought(workloads[at], due(whole.choice, terms))
+                found[at] = archive.bought(workloads[at], price)
                 again.update([at] if found[at] else ())
     missing = [at for at, said in enumerate(found) if said is None]
     rest = None
@@ -131,7 +142,8 @@ def planned(ready: Ready, dataset: Dataset, terms: Terms, archive: Archive | Non
     if rest is whole or (rest and rest.choice.event.rho > whole.choice.event.rho):
         # the sensitivity of a part may be bounded more coarsely than that of the whole
         rest, found, missing = whole, [None] * len(queries), list(range(len(queries)))
-    return Planned(statements, asked, whole, found, missing, rest, will_do, again)
+        again.clear()
+    return Planned(statements, asked, whole, found, missing, rest, will_do, again, price)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
