@@ -164,11 +164,11 @@ class Archive:
             if seqs is None:
                 return None
             found = self.known(workload)
-            for seq in seqs[:1]:
-                rests = self._kept.rests(seq)
-                then = self._said(workload, rests) if rests else self._found(workload, seq)
-                alone = bool(rests) or self._kept.stood_alone(seq)
-                if then is not None and not (alone and self._last(workload, seq)):
+            if seqs:
+                rests = self._kept.rests(seqs[0])
+                then = self._said(workload, rests) if rests else self._found(workload, seqs[0])
+                known = bool(rests) or self._kept.stood_alone(seqs[0])
+                if not (known and self._last(workload, seqs[0])):
                     then = better(then, found, workload, then)
                 found = then or found
             return None if found is None or found.worst == math.inf else found

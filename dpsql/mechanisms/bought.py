@@ -24,7 +24,7 @@ from dpsql.query.canon import MOST_CELLS, Family, families
 from dpsql.query.linear import Workload, numbered
 
 _CLOSE = 1e-6  # of a price: noise is rounded up to what it costs a little less for
-_LEAST = 2  # in pico: prices are whole numbers of it
+_WHOLE = 2  # in pico: prices are whole numbers of it, rounded up
 
 Bools: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
@@ -54,7 +54,7 @@ class Due:
 
 
 def _least(pico: int) -> float:
-    return pico * (1.0 - _CLOSE) - _LEAST
+    return pico * (1.0 - _CLOSE) - _WHOLE
 
 
 def bought(kept: Kept, workload: Workload, due: Due) -> list[int] | None:

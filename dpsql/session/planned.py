@@ -125,9 +125,10 @@ def planned(ready: Ready, dataset: Dataset, terms: Terms, archive: Archive | Non
     again, price = set[int](), due(whole.choice, terms)
     if archive is not None:
         for at, query in enumerate(queries):
-            if query.settings.reuse:
-                found[at] = archive.said(workloads[at], will_do[at])
-            if query.settings.reuse and found[at] is None and halves is None:
+            if not query.settings.reuse:
+                continue
+            found[at] = archive.said(workloads[at], will_do[at])
+            if found[at] is None and halves is None:
                 found[at] = archive.bought(workloads[at], price)
                 again.update([at] if found[at] else ())
     missing = [at for at, said in enumerate(found) if said is None]
