@@ -8,7 +8,7 @@ and write its page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -112,8 +112,8 @@ class Page(Protocol):
         """The same of all other users."""
         ...
 
-    def release(self, name: Name, seq: int) -> bytes | None:
-        """What charge `seq` released, to whomever."""
+    def stored(self, name: Name, seqs: Sequence[int]) -> Mapping[int, bytes]:
+        """What some charges released, to the user, or else to whomever, as far as it is kept."""
         ...
 
     def kept(self) -> Iterator[tuple[str, str, str, int, bytes]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from dpsql.accounting.book import Name, Page, Tip
@@ -155,12 +155,13 @@ class _MemoryPage:
             if key[1] != name[0] and int(key[4]) > after
         )
 
-    def release(self, name: Name, seq: int) -> bytes | None:
-        for key in sorted(self._released(name), key=lambda key: key[1] != name[0]):
+    def stored(self, name: Name, seqs: Sequence[int]) -> Mapping[int, bytes]:
+        found, asked = dict[int, bytes](), set(seqs)
+        for key in sorted(self._released(name), key=lambda key: key[1] == name[0]):
             value = self._kept[key]
-            if key[4] == str(seq) and isinstance(value, bytes):
-                return value
-        return None
+            if int(key[4]) in asked and isinstance(value, bytes):
+                found[int(key[4])] = value
+        return found
 
     def kept(self) -> Iterator[tuple[str, str, str, int, bytes]]:
         for key, value in self._kept.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from psycopg import Connection
@@ -107,7 +107,15 @@ PUT = (
 )
 APPEND = f"INSERT INTO dpsql_entry ({_columns(ENTRY)}) VALUES ({_marks(ENTRY)})"
 
-KEPT = '"user" = %s AND dataset = %s AND snapshot = %s'
+_USERS = """ARRAY (
+WITH RECURSIVE known (who) AS (
+  SELECT min("user") FROM dpsql_release
+  UNION ALL
+  SELECT (SELECT min("user") FROM dpsql_release WHERE "user" > known.who) FROM known
+  WHERE who IS NOT NULL
+)
+SELECT who FROM known WHERE who IS NOT NULL
+)"""  # each found by the key, where DISTINCT would read all rows; and as an array looked for by it
 PUT_STATE = (
     'INSERT INTO dpsql_state ("user", dataset, seq, joint) VALUES (%s, %s, %s, %s)'
     ' ON CONFLICT ("user", dataset) DO UPDATE SET seq = excluded.seq, joint = excluded.joint'
@@ -238,7 +246,7 @@ class PostgresPage:
         return self._kept('"user" = %s', name, after)
 
     def others(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
-        return self._kept('"user" <> %s', name, after)
+        return self._kept(f'"user" = ANY ({_USERS}) AND "user" <> %s', name, after)
 
     def _kept(self, whose: str, name: Name, after: int) -> Sequence[tuple[int, str]]:
         rows = self._rows(
@@ -248,13 +256,21 @@ class PostgresPage:
         )
         return [(int(seq), str(columns)) for seq, columns in rows]
 
-    def release(self, name: Name, seq: int) -> bytes | None:
+    def stored(self, name: Name, seqs: Sequence[int]) -> Mapping[int, bytes]:
+        found = self._stored('"user" = %s', name, seqs)
+        others = [seq for seq in seqs if seq not in found]
+        return found | self._stored(f'"user" = ANY ({_USERS})', name[1:], others)
+
+    def _stored(self, whose: str, place: tuple[str, ...], seqs: Sequence[int]) -> dict[int, bytes]:
+        """What is kept under a part of a key, for whoever they are."""
+        if not seqs:
+            return {}
         rows = self._rows(
-            "SELECT stored FROM dpsql_release WHERE seq = %s AND dataset = %s AND snapshot = %s"
-            ' ORDER BY "user" <> %s LIMIT 1',
-            (seq, *name[1:], name[0]),
+            f"SELECT seq, stored FROM dpsql_release WHERE {whose} AND dataset = %s"
+            " AND snapshot = %s AND seq = ANY(%s)",
+            (*place, list(seqs)),
         )
-        return bytes(rows[0][0]) if rows else None
+        return {int(seq): bytes(stored) for seq, stored in rows}
 
     def kept(self) -> Iterator[tuple[str, str, str, int, bytes]]:
         rows = self._rows('SELECT "user", dataset, snapshot, seq, stored FROM dpsql_release', ())

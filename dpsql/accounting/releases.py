@@ -14,6 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.book import Book, Name, Page
+from dpsql.accounting.purse import NOTHING, Price
 from dpsql.accounting.seal import Seal
 from dpsql.accounting.vouch import opened, sealed
 
@@ -35,6 +36,7 @@ class Releases:
         self._kept: Counter[str] = Counter()  # by this process, of each user
         self._version: object = None  # of the book, when a user's own were looked for last
         self._paid: dict[tuple[str, int], int] = {}
+        self._prices: dict[int, Price] = {}
 
     def state(self, name: Name, mine: int, *, others: bool) -> object:
         """Another value than before if releases may have been kept meanwhile; None for maybe.
@@ -80,8 +82,8 @@ class Releases:
 
         To the user, or to any of all `others`.
         """
-        kept = self._book.read(lambda page: [page.release(name, seq) for seq in seqs])
-        return [self._opened(name, seq, data, others) for seq, data in zip(seqs, kept, strict=True)]
+        kept = self._book.read(lambda page: page.stored(name, seqs))
+        return [self._opened(name, seq, kept.get(seq), others) for seq in seqs]
 
     def _opened(self, name: Name, seq: int, data: bytes | None, others: bool) -> Stored | None:
         found = opened(self._seal, (*name[1:], seq), data)
@@ -96,55 +98,53 @@ class Releases:
 
     def tell(self, name: Name, seq: int, told: Told) -> None:
         """Keep what the gate that charge `seq` paid for said. Raises LedgerError."""
-        asked, (user, dataset, snapshot) = json.dumps([told.question]), name
-        there = (user, dataset, _GATES + snapshot)
-        data = sealed(self._seal, (*there[1:], seq), user, told.to_bytes())
-        self._book.note(lambda page: page.put_release(there, seq, asked, data))
+        self._note(_about(_GATES, name, told.question), seq, told.question, told.to_bytes())
 
     def told(self, name: Name, question: str) -> Iterator[Told]:
         """What gates said of a question, the newest first."""
         from dpsql.accounting.told import Told
 
-        user, dataset, snapshot = name
-        there = (user, dataset, _GATES + snapshot)
-        for seq, data in self._noted(there, question):
-            known = opened(self._seal, (*there[1:], seq), data)
-            if known is None or known[0] != user:
-                continue
+        for data in self._noted(_GATES, name, question):
             try:
-                yield Told.from_bytes(known[1])
+                yield Told.from_bytes(data)
             except ValueError:  # damaged: it counts as not kept
                 continue
 
     def say(self, name: Name, question: str, used: Sequence[int]) -> None:
         """Keep from which releases a question was answered, free. Raises LedgerError."""
-        user, dataset, snapshot = name
-        there = (user, dataset, _ANSWERS + snapshot)
         data = json.dumps([question, *used]).encode()
         place = int.from_bytes(hashlib.sha256(data).digest()[:8]) >> 1
-        kept = sealed(self._seal, (*there[1:], place), user, data)
-        self._book.note(lambda page: page.put_release(there, place, json.dumps([question]), kept))
+        self._note(_about(_ANSWERS, name, question), place, question, data)
 
     def said(self, name: Name, question: str) -> list[tuple[int, ...]]:
         """From which releases a question was answered before, those of the newest first."""
-        user, dataset, snapshot = name
-        there = (user, dataset, _ANSWERS + snapshot)
-        found = []
-        for place, data in self._noted(there, question):
-            known = opened(self._seal, (*there[1:], place), data)
-            if known is not None and known[0] == user:
-                found.append(tuple(json.loads(known[1])[1:]))
-        return sorted(found, key=max, reverse=True)
+        found = {tuple(json.loads(data)[1:]) for data in self._noted(_ANSWERS, name, question)}
+        return sorted(found, key=lambda used: (max(used), used), reverse=True)
 
-    def _noted(self, there: Name, question: str) -> list[tuple[int, bytes | None]]:
-        """What is kept of a question at a place where that is written in place of columns."""
+    def _note(self, there: Name, place: int, question: str, data: bytes) -> None:
+        kept = sealed(self._seal, (*there[1:], place), there[0], data)
         asked = json.dumps([question])
+        self._book.note(lambda page: page.put_release(there, place, asked, kept))
 
-        def found(page: Page) -> list[tuple[int, bytes | None]]:
-            listed = [seq for seq, columns in page.releases(there, 0) if columns == asked]
-            return [(seq, page.release(there, seq)) for seq in sorted(listed, reverse=True)]
+    def _noted(self, kind: str, name: Name, question: str) -> list[bytes]:
+        """What is kept of a question, where it is written in place of columns; the newest first.
 
-        return self._book.read(found)
+        An older release wrote all questions to one place.
+        """
+        user, dataset, snapshot = name
+        asked = json.dumps([question])
+        places = (_about(kind, name, question), (user, dataset, kind + snapshot))
+
+        def found(page: Page) -> list[tuple[int, Name, bytes]]:
+            listed = []
+            for there in places:
+                seqs = [seq for seq, columns in page.releases(there, 0) if columns == asked]
+                listed += [(seq, there, data) for seq, data in page.stored(there, seqs).items()]
+            return sorted(listed, reverse=True)
+
+        kept = self._book.read(found)
+        known = [opened(self._seal, (*there[1:], seq), data) for seq, there, data in kept]
+        return [told[1] for told in known if told is not None and told[0] == user]
 
     def paid(self, seqs: Sequence[int], purse: str) -> dict[int, int]:
         """What each of some charges took from a purse, in pico of rho.
@@ -164,7 +164,27 @@ class Releases:
             self._book.read(question)
         return {seq: self._paid[purse, seq] for seq in seqs}
 
+    def prices(self, seqs: Sequence[int]) -> list[Price]:
+        """The prices of the releases of some charges; nothing for what the log does not tell."""
+
+        def question(page: Page) -> None:
+            for seq in missing:
+                found = page.entries(seq - 1, 1, None, None)
+                if found and found[0].seq == seq and found[0].price is not None:
+                    self._prices[seq] = found[0].price
+
+        missing = [seq for seq in seqs if seq not in self._prices]
+        if missing:
+            self._book.read(question)
+        return [self._prices.get(seq, NOTHING) for seq in seqs]
+
     def statement(self, seq: int) -> str:
         """The statement that charge `seq` paid for; "" where that is not known."""
         found = self._book.read(lambda page: page.entries(seq - 1, 1, None, None))
         return found[0].statement if found and found[0].seq == seq else ""
+
+
+def _about(kind: str, name: Name, question: str) -> Name:
+    """The place of what is kept of a question, by which it is found."""
+    user, dataset, snapshot = name
+    return user, dataset, f"{kind}{snapshot}: {question}"

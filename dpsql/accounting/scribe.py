@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dpsql.accounting.book import Name, Page, Tip
 from dpsql.accounting.purse import Entry, Purse
@@ -82,8 +82,8 @@ class Scribe:
     def others(self, name: Name, after: int) -> Sequence[tuple[int, str]]:
         return self._page.others(name, after)
 
-    def release(self, name: Name, seq: int) -> bytes | None:
-        return self._page.release(name, seq)
+    def stored(self, name: Name, seqs: Sequence[int]) -> Mapping[int, bytes]:
+        return self._page.stored(name, seqs)
 
     def kept(self) -> Iterator[tuple[str, str, str, int, bytes]]:
         return self._page.kept()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dpsql.accounting.book import Name, Tip
@@ -266,14 +266,17 @@ class SqlitePage:
         )
         return [(int(seq), str(columns)) for seq, columns in rows]
 
-    def release(self, name: Name, seq: int) -> bytes | None:
-        at = "dataset = ? AND snapshot = ? AND seq = ?"
-        rows = self._rows(f"SELECT stored FROM release WHERE user = ? AND {at}", (*name, seq))
-        rows = rows or self._rows(
-            f"SELECT stored FROM release WHERE user IN ({_USERS}) AND {at} LIMIT 1",
-            (*name[1:], seq),
-        )
-        return bytes(rows[0][0]) if rows and isinstance(rows[0][0], bytes) else None
+    def stored(self, name: Name, seqs: Sequence[int]) -> Mapping[int, bytes]:
+        at, found = "dataset = ? AND snapshot = ? AND seq = ?", {}
+        for seq in seqs:
+            rows = self._rows(f"SELECT stored FROM release WHERE user = ? AND {at}", (*name, seq))
+            rows = rows or self._rows(
+                f"SELECT stored FROM release WHERE user IN ({_USERS}) AND {at} LIMIT 1",
+                (*name[1:], seq),
+            )
+            if rows and isinstance(rows[0][0], bytes):
+                found[seq] = rows[0][0]
+        return found
 
     def kept(self) -> Iterator[tuple[str, str, str, int, bytes]]:
         rows = self._connection.execute("SELECT user, dataset, snapshot, seq, stored FROM release")

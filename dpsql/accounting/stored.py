@@ -44,7 +44,8 @@ Ints: TypeAlias = NDArray[np.int64]
 class Stored:
     """Families of queries with noise of one `law`, and the noisy value of each of their groups.
 
-    `rests` are the charges whose releases the answer rested on as well, when it was given. Of what
+    `rests` are the charges whose releases the answer rested on as well, when it was given; its own
+    alone where it rested on no other. Of what
     was measured through a strategy the values are estimates as they were shown, and `mixes` and
     `tabled` have what was measured, and `more` tables that count something else; the last families
     are those of `tabled` and `more`, table by table. Of what was measured in rounds, each decided

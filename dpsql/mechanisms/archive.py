@@ -24,20 +24,18 @@ from numpy.typing import NDArray
 
 from dpsql.accounting.book import Name
 from dpsql.accounting.events import Law
-from dpsql.accounting.mixes import Mix
 from dpsql.accounting.stored import Stored
-from dpsql.accounting.tabled import Tabled
+from dpsql.mechanisms.bought import Due, bought
 from dpsql.mechanisms.choices import SINGLES, before, beside, choices
 from dpsql.mechanisms.found import Answered, Enough, Found, better
 from dpsql.mechanisms.kept import Columns, Kept
 from dpsql.mechanisms.linked import columns, is_few, may_follow, tables
 from dpsql.mechanisms.noises import Joint
 from dpsql.mechanisms.ordered import ordered
-from dpsql.mechanisms.precision import variance_of
 from dpsql.mechanisms.repeats import lone, measured, named, repeat, whole
 from dpsql.mechanisms.threads import one_thread
 from dpsql.mechanisms.witness import unfitted
-from dpsql.query.canon import Family
+from dpsql.query.canon import families
 from dpsql.query.linear import Workload
 
 if TYPE_CHECKING:  # most answers need no fit
@@ -86,10 +84,13 @@ class Archive:
             known = self._said_last.get(workload)
             if known is not None and known[0] == self._kept.state:
                 return known[1]
-            if not is_few(workload) or may_follow(self._kept, workload):
+            seqs = measured(self._kept, workload)
+            if seqs and self._stands_alone(workload, seqs[0]):
+                found = self._by_itself(workload, seqs[:1])
+            elif not is_few(workload) or may_follow(self._kept, workload):
                 found = self._found(workload, None)
             else:
-                found = repeat(self._kept, workload, measured(self._kept, workload))
+                found = repeat(self._kept, workload, seqs)
             self._said_last[workload] = self._kept.state, found
             return found
 
@@ -150,6 +151,27 @@ class Archive:
             said = self._said(workload, chosen)
             if said is not None:
                 yield said
+
+    def bought(self, workload: Workload, due: Due) -> Found | None:
+        """What is said again, with whatever error, of a workload of which each query was bought for
+        what is due; None where one was not.
+
+        As it was said by the newest release that has all queries, so that it agrees with the rest
+        of that, unless what was bought since says more.
+        """
+        with self._lock:
+            seqs = bought(self._kept, workload, due)
+            if seqs is None:
+                return None
+            found = self.known(workload)
+            if seqs:
+                rests = self._kept.rests(seqs[0])
+                then = self._said(workload, rests) if rests else self._found(workload, seqs[0])
+                known = bool(rests) or self._kept.stood_alone(seqs[0])
+                if not (known and self._last(workload, seqs[0])):
+                    then = better(then, found, workload, then)
+                found = then or found
+            return None if found is None or found.worst == math.inf else found
 
     def _until(self, seq: int) -> Archive:
         """The archive as it was before charge `seq`."""
@@ -278,7 +300,7 @@ class Archive:
             return self._said(workload, (alone,))
         few, asked = is_few(workload), columns(workload)
         best: Found | None = None
-        own = self._by_itself(workload, seqs, repeat)
+        own = self._by_itself(workload, seqs if repeat is None else repeat.used)
         joined = beside(self._kept, workload)
         for chosen in dict.fromkeys([*before(self._kept, seqs, few), *joined]):
             best = better(best, self._said(workload, chosen), workload, own)
@@ -295,16 +317,26 @@ class Archive:
                 best = better(best, self._said(workload, chosen), workload, own)
         return best
 
-    def _by_itself(
-        self, workload: Workload, seqs: Sequence[int], repeat: Found | None
-    ) -> Found | None:
-        """What is said of a workload by a measurement of it alone; None where there is none."""
+    def _by_itself(self, workload: Workload, seqs: Sequence[int]) -> Found | None:
+        """What is said of a workload by a measurement of it alone, the first of these; None where
+        there is none."""
         if not seqs:
             return None
-        seq = seqs[0] if repeat is None else repeat.used[0]
-        few = is_few(workload) and not self._kept.mixed(seq)
-        own = repeat if few else self._found(workload, seq)
+        few = is_few(workload) and not self._kept.mixed(seqs[0])
+        own = self.repeat(workload, seqs[0]) if few else self._found(workload, seqs[0])
         return None if own is None or own.worst == math.inf else own
+
+    def _stands_alone(self, workload: Workload, seq: int) -> bool:
+        """Whether a workload is all that charge `seq` measured, which stood alone, and nothing was
+        bought since: then it is said as it was, and not beside what was not looked at then."""
+        if not (self._kept.stood_alone(seq) and self._last(workload, seq)):
+            return False
+        asked = {f.key for listed in families(workload) for f in listed if f is not None}
+        return asked == {family.key for family in self._kept.families(seq)}
+
+    def _last(self, workload: Workload, seq: int) -> bool:
+        """Whether nothing that is linked with a workload was released after charge `seq`."""
+        return max(ordered(self._kept, workload).linked, default=seq) <= seq
 
     def _said(self, workload: Workload, some: tuple[int, ...]) -> Found | None:
         chosen = tuple(sorted(some))
@@ -325,34 +357,13 @@ class Archive:
 
     def _model(self, chosen: tuple[int, ...]) -> Model | Alone | None:
         if chosen not in self._models:
+            from dpsql.mechanisms.models import model
+
             with one_thread():
-                self._models[chosen] = self._made(chosen)
+                self._models[chosen] = model(self._kept, chosen)
             if len(self._models) > _MODELS:
                 self._models.popitem(last=False)
         return self._models[chosen]
-
-    def _made(self, chosen: tuple[int, ...]) -> Model | Alone | None:
-        from dpsql.mechanisms.alone import alone
-        from dpsql.mechanisms.fit import Model
-
-        listed: list[tuple[Family, Law]] = []
-        mixes = list[tuple[Mix | Tabled, int, Fraction]]()
-        for seq in chosen:
-            stored = self._kept.read(seq)
-            assert stored is not None
-            if stored.apart and not chosen[1:]:
-                return alone(stored)
-            if stored.picked is not None:
-                return None
-            variance = variance_of(stored.law)
-            mixes += [(mix, len(listed) + mix.first, variance) for mix in stored.mixes]
-            first = len(listed) + len(stored.families)
-            for kept, own in zip(reversed(stored.kinds), reversed(stored.of_tables()), strict=True):
-                first -= len(own)
-                mixes.append((kept, first, variance))
-            listed += [(family, stored.law) for family in stored.families]
-        found = Model.of(listed, mixes)
-        return found if found or mixes or chosen[1:] else Model.nested(listed)
 
     def fit(self, chosen: tuple[int, ...]) -> Fit | Alone:
         """The fit of some releases, which have a model; tables of one release are both."""

@@ -60,7 +60,8 @@ class Design:
         if classes is None:
             return None
         shape = sizes(classes)
-        placed = [place(f.classes, f.shape, classes, shape) for f in families]
+        cells = firsts(classes)
+        placed = [place(f.classes, f.shape, cells, shape) for f in families]
         found = [(f.groups[at], f.weights[at]) for f, at in zip(families, placed, strict=True)]
         label, first = _atoms(found, math.prod(shape))
         return cls(
@@ -101,13 +102,14 @@ class Design:
                 return None
             merged = met
         shape = tuple(int(of.max()) + 1 for of in merged.values())
-        at = place(family.classes, family.shape, merged, shape)
+        cells = firsts(merged)
+        at = place(family.classes, family.shape, cells, shape)
         if merged is self.classes:
             return self.label, self.first, at
-        label = self.label[place(self.classes, self.shape, merged, shape)]
+        label = self.label[place(self.classes, self.shape, cells, shape)]
         first = np.zeros(self.atoms, np.int64)
-        cells = np.flatnonzero(label >= 0)
-        first[label[cells]] = cells
+        inside = np.flatnonzero(label >= 0)
+        first[label[inside]] = inside
         return label, first, at
 
 
@@ -130,13 +132,15 @@ def meet(
 ) -> dict[str, Ints] | None:
     """The classes of each column that the families tell apart together; None above `most`."""
     found: dict[str, Ints] = dict(given)
+    numbers = dict(zip(found, sizes(found), strict=True))
     for family in families:
-        for name, merged in family.classes.items():
+        for (name, merged), number in zip(family.classes.items(), family.shape, strict=True):
             if name not in found:
-                found[name] = merged
-            elif found[name] is not merged:
-                found[name] = _ranks(found[name] * (int(merged.max()) + 1) + merged)
-        if size(found) > most:
+                found[name], numbers[name] = merged, number
+            elif numbers[name] < len(merged):  # else all codes are told apart already
+                found[name] = _ranks(found[name] * number + merged)
+                numbers[name] = int(found[name].max()) + 1
+        if math.prod(numbers.values()) > most:
             return None
     return {name: found[name] for name in sorted(found)}
 
@@ -162,21 +166,27 @@ def size(classes: Mapping[str, Ints]) -> int:
     return math.prod(sizes(classes))
 
 
+def firsts(classes: Mapping[str, Ints]) -> dict[str, Ints]:
+    """A code of each class of each column."""
+    return {name: _first(merged) for name, merged in classes.items()}
+
+
 def place(
     coarse: Mapping[str, Ints],
     sizes: tuple[int, ...],
-    classes: Mapping[str, Ints],
+    cells: Mapping[str, Ints],
     shape: tuple[int, ...],
 ) -> Ints:
-    """Which combination of coarse classes each combination of finer ones is in."""
+    """Which combination of coarse classes each combination of finer ones is in, of which a code
+    each is given."""
     found: Ints = np.zeros((1,) * len(shape), np.int64)
     of = dict(zip(coarse, sizes, strict=True))
-    for axis, (name, mine) in enumerate(classes.items()):
+    for axis, (name, codes) in enumerate(cells.items()):
         if name not in coarse:
             continue
         along = [1] * len(shape)
         along[axis] = shape[axis]
-        found = found * of[name] + coarse[name][_first(mine)].reshape(along)
+        found = found * of[name] + coarse[name][codes].reshape(along)
     return np.ascontiguousarray(np.broadcast_to(found, shape)).reshape(-1)
 
 

@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.book import Name
+from dpsql.accounting.purse import Price
 from dpsql.accounting.releases import Releases
 from dpsql.accounting.stored import Stored
 from dpsql.mechanisms.lines import changes, interacts
 from dpsql.mechanisms.precision import stddev_of
+from dpsql.mechanisms.prints import Index, prints
 from dpsql.query.canon import Family
 from dpsql.query.linear import Classes, numbered
 
@@ -58,6 +60,7 @@ class Kept:
         self._fit: set[int] = set()  # those that were read, and that may be looked at
         self.whole: set[int] = set()  # and those that are whole tables
         self._facts: dict[int, Facts] = {}
+        self._index = Index()
         self._linked: dict[Columns, Sequence[int]] = {}  # by what was asked about, of this state
         self.orders: dict[tuple[Columns, bool], Order] = {}  # and those of an earlier one
         self._sets: dict[Columns, None] = {}  # on which single queries depend, of all that was read
@@ -78,7 +81,7 @@ class Kept:
         other._unread = self._unread.copy()
         other._by_key, other._sets = self._by_key.copy(), self._sets.copy()
         other._fit, other.whole = self._fit.copy(), self.whole.copy()
-        other._facts = self._facts.copy()
+        other._facts, other._index = self._facts.copy(), self._index.copy()
         other._linked, other.orders = self._linked.copy(), self.orders.copy()
         other._told, other._changes = dict(self._told), dict(self._changes)
         return other
@@ -150,10 +153,18 @@ class Kept:
     def rests(self, seq: int) -> tuple[int, ...]:
         """The releases that an answer was made from when it was bought, as far as they are kept."""
         stored = self.read(seq)
-        if stored is None or not stored.rests:
+        if stored is None or not stored.rests or self.stood_alone(seq):
             return ()
         others = [other for other in stored.rests if other in self.columns]
         return tuple(sorted([seq, *(other for other in others if self.fits(other))]))
+
+    def stood_alone(self, seq: int) -> bool:
+        """Whether an answer was made of nothing but this when it was bought: it rests on itself.
+
+        Where a release rests on nothing, that is not known: a script's statements may differ.
+        """
+        stored = self.read(seq)
+        return stored is not None and stored.rests == (seq,)
 
     def read(self, seq: int) -> Stored | None:
         """What charge `seq` released; None where that is lost."""
@@ -182,6 +193,7 @@ class Kept:
             self.whole.add(seq)
         for family in stored.families:
             self._by_key[family.key] = (*self._by_key.get(family.key, ()), seq)
+        self._index.add(seq, stored.families)
         self._sets.update(dict.fromkeys(_sets(stored)))
 
     def measured(self, family: Family) -> list[int]:
@@ -189,6 +201,11 @@ class Kept:
         names = frozenset(family.classes)
         self._read([seq for seq, columns in self._unread.items() if names <= columns])
         return [seq for seq in self._by_key.get(family.key, ()) if seq in self.columns]
+
+    def alike(self, family: Family) -> list[tuple[int, int]]:
+        """The families, of which charges, that have queries with the fingerprints of a family's,
+        of those that were read; none where one of its queries is in no family."""
+        return [found for found in self._index.find(prints(family)) if found[0] in self.columns]
 
     def may_follow(self, family: Family) -> bool:
         """Whether nothing speaks against a family's queries being combinations of what was
@@ -270,6 +287,10 @@ class Kept:
         if seq not in self._stored:
             self._read([seq])
         return seq in self._fit
+
+    def prices(self, seqs: Sequence[int]) -> list[Price]:
+        """What each of some charges paid for, by itself."""
+        return self._releases.prices(seqs)
 
     def facts(self, seq: int) -> Facts:
         """Of a release that is kept."""

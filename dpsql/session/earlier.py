@@ -117,7 +117,7 @@ def settled(
     others = [] if found is None else [used for used in found.used if used != seq]
     notes = [f"combined with {words(len(others))}"] if others else []
     try:
-        archive.keep(seq, others)
+        archive.keep(seq, others or ([] if alone else [seq]))
     except LedgerError:
         notes.append(NOT_KEPT)
     return as_it_is if found is None else found.answered(), len(others), notes

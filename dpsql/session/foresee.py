@@ -42,7 +42,7 @@ def foreseen(
         free, known = tell.nothing(terms), found.noises(workload)
         note = f"follows from {quoted(ledger, found.used)}: nothing will be charged"
         candidate = Candidate(REUSE, free, error(workload, known), free)
-        return Head(REUSE, free, free, left, (note,)), known, (candidate, *listed)
+        return Head(REUSE, free, free, left, (note, *plan.notes)), known, (candidate, *listed)
     if read is not None:
         known = read.found.noises(workload)
         price, cost = (tell.price(p, terms) for p in (read.rise.price, read.rise.charged))

@@ -16,7 +16,7 @@ from dpsql.query.compile import unit_of
 from dpsql.release import Budget, Plan, ScriptPlan
 from dpsql.session import tell
 from dpsql.session.build import Head, build_plan
-from dpsql.session.earlier import REUSE, quoted
+from dpsql.session.earlier import REUSE, label, quoted
 from dpsql.session.explained import WITHOUT
 from dpsql.session.planned import Planned, of_purse, planned
 from dpsql.session.ready import Free, Ready
@@ -110,18 +110,19 @@ def _plans(
         workload = statement.workload
         later = None
         if then is not None and query.settings.reuse:
-            later = then.find(workload)
-        if later is not None and not plan.enough[at](later):
-            later = None
+            later = plan.since(then, at)
         if said is not None:
             free, noises = tell.nothing(terms), (later or said).noises(workload)
             note = f"follows from {quoted(session.ledger, said.used)}: nothing will be charged"
-            head = Head(REUSE, free, free, left, (note,))
+            head = Head(REUSE, free, free, left, (note, *plan.notes(at)))
         else:
             assert rest is not None
             noises = alike[at] if later is None else later.noises(workload)
+            used = () if later is None else later.used
+            others = [] if archive is None else [*filter(archive.holds, used)]
             alone = rest.alone(workload, noises, dataset, terms)
-            head = Head(rest.choice.backend, alone.price, None, left)
+            combined = (f"combined with {quoted(session.ledger, others)}",) if others else ()
+            head = Head(label(rest.choice, len(others)), alone.price, None, left, combined)
         if at in notes:
             head = dataclasses.replace(head, notes=(*head.notes, notes[at]))
         size = moved(query.compiled.workload, dataset)

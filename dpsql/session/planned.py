@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from dpsql.accounting.purse import Balance
 from dpsql.curator.quote import GaussianNoise
 from dpsql.mechanisms.archive import Archive
+from dpsql.mechanisms.bought import Due
 from dpsql.mechanisms.found import Enough, Found
 from dpsql.mechanisms.gaussian import short
 from dpsql.mechanisms.noises import Noise, excess
@@ -29,7 +30,7 @@ from dpsql.session.asked import check_delta
 from dpsql.session.joint import Joint, joint, of_some, scaled
 from dpsql.session.narrow import halves_of, narrow
 from dpsql.session.ready import Ready
-from dpsql.session.wanted import within
+from dpsql.session.wanted import AGAIN, due, within
 
 if TYPE_CHECKING:
     from dpsql.session.session import Session
@@ -53,6 +54,21 @@ class Planned:
     missing: list[int]
     rest: Joint | None
     enough: list[Enough]
+    again: Set[int]
+    due: Due
+
+    def notes(self, at: int) -> tuple[str, ...]:
+        """Why a statement is free that is said less accurately than its price would buy."""
+        return (AGAIN,) if at in self.again else ()
+
+    def since(self, kept: Archive, at: int) -> Found | None:
+        """What is said of a statement once the rest is kept as well, as it will be said again; None
+        where that will not do."""
+        workload = self.statements[at].workload
+        if at in self.again:
+            return kept.bought(workload, self.due)
+        said = kept.find(workload)
+        return said if said is not None and self.enough[at](said) else None
 
 
 def of_purse(
@@ -106,10 +122,15 @@ def planned(ready: Ready, dataset: Dataset, terms: Terms, archive: Archive | Non
         levels = [query.settings.confidence for query in queries]
         will_do = [within(*each) for each in zip(statements, levels, halves, strict=True)]
     found: list[Found | None] = [None] * len(queries)
+    again, price = set[int](), due(whole.choice, terms)
     if archive is not None:
         for at, query in enumerate(queries):
-            if query.settings.reuse:
-                found[at] = archive.said(workloads[at], will_do[at])
+            if not query.settings.reuse:
+                continue
+            found[at] = archive.said(workloads[at], will_do[at])
+            if found[at] is None and halves is None:
+                found[at] = archive.bought(workloads[at], price)
+                again.update([at] if found[at] else ())
     missing = [at for at, said in enumerate(found) if said is None]
     rest = None
     if missing and halves is None:
@@ -122,7 +143,8 @@ def planned(ready: Ready, dataset: Dataset, terms: Terms, archive: Archive | Non
     if rest is whole or (rest and rest.choice.event.rho > whole.choice.event.rho):
         # the sensitivity of a part may be bounded more coarsely than that of the whole
         rest, found, missing = whole, [None] * len(queries), list(range(len(queries)))
-    return Planned(statements, asked, whole, found, missing, rest, will_do)
+        again.clear()
+    return Planned(statements, asked, whole, found, missing, rest, will_do, again, price)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -172,7 +172,7 @@ def _reused(
     found = since or plan.found[at]
     assert found is not None
     notes = unbought(archive, plan.statements[at].workload, found)
-    return found.answered(), Paid(REUSE, nothing, nothing, left, True, notes)
+    return found.answered(), Paid(REUSE, nothing, nothing, left, True, (*notes, *plan.notes(at)))
 
 
 def _released(
@@ -201,9 +201,7 @@ def _released(
     for at, query in enumerate(ready.queries):
         statement, said = plan.statements[at], None
         if kept is not None and query.settings.reuse:
-            said = kept.find(statement.workload)
-        if said is not None and not plan.enough[at](said):
-            said = None
+            said = plan.since(kept, at)
         if at not in raw:
             answers.append(_reused(at, plan, said, nothing, left, archive))
             continue

@@ -311,7 +311,7 @@ class Session:
             assert found is not None
             nothing, notes = tell.nothing(terms), unbought(archive, compiled.workload, found)
             left = tell.budget(self.ledger.balance(self.user, dataset.name))
-            paid = Paid(REUSE, nothing, nothing, left, True, notes)
+            paid = Paid(REUSE, nothing, nothing, left, True, (*notes, *plan.notes))
             return built(found.answered(), paid)
         curator = self._curator(dataset)
         text = ask.text.sql.strip()

@@ -7,10 +7,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dpsql.accounting.purse import Price
 from dpsql.curator.quote import Noise as Drawn
 from dpsql.curator.quote import quote
 from dpsql.errors import UsageError
 from dpsql.mechanisms.archive import Archive
+from dpsql.mechanisms.bought import Due
 from dpsql.mechanisms.finest import most_noise
 from dpsql.mechanisms.found import Enough, Found
 from dpsql.mechanisms.noises import Noise, no_worse
@@ -24,6 +26,10 @@ from dpsql.session.build import widest
 from dpsql.session.settings import Settings
 
 STEPS = 64  # of a grid of variances, in a factor of 2
+AGAIN = (
+    "it was bought at this price or a higher one already, among other questions, and is said again:"
+    " a higher price, or an accuracy, buys less error"
+)
 NEAR = 1.2  # of an accuracy: what is that wide may be narrower, made of less
 
 
@@ -79,6 +85,9 @@ def wanted(
         said = None if archive is None else archive.said(workload, enough)
         if said is not None:
             return Wanted(asked, choice, said, None, enough)
+        again = None if archive is None else archive.bought(workload, due(choice, terms))
+        if again is not None:
+            return Wanted(asked, choice, again, None, enough, notes=(AGAIN,))
         rest = missing(choice, found, workload, dataset, terms)
         if rest is not choice:  # where it really combines to that
             then = None if archive is None else archive.planned(workload, rest.event, found)
@@ -126,6 +135,11 @@ def wanted(
         if then is not None and enough(then):
             return Wanted(asked, choice, found, best.rest, enough)
     return best
+
+
+def due(choice: Choice, terms: Terms) -> Due:
+    """What a choice costs, which may have been paid already."""
+    return Due(Price.of(choice.event), terms.pure)
 
 
 def _as_alone(choice: Choice, workload: Workload, archive: Archive | None) -> Enough:

@@ -87,12 +87,18 @@ def test_from_what_a_question_was_answered_is_kept_under_the_key():
             assert ledger.releases.said(other, "q") == []
         assert list(ledger.releases.listed(NAME, 0, (), others=False)) == []
         assert list(ledger.releases.told(NAME, "q")) == []
-        there, moved = ("alice", "town", "answers of now"), []
+        there, moved = ("alice", "town", "answers of now: q"), []
 
         def move(page):
             (place, _), *_ = page.releases(there, 0)
-            moved.append(page.release(there, place))
+            moved.append(page.stored(there, [place])[place])
             page.put_release(there, place + 1, '["q"]', moved[0])
 
         ledger._book.note(move)
-        assert moved and ledger.releases.said(NAME, "q") == [(2, 5), (1, 2)]
+        # as an older release wrote it: all questions in one place
+        older = ("alice", "town", "answers of now")
+        for place, question in ((1, "q"), (2, "other")):
+            ledger.releases._note(older, place, question, f'["{question}", 1, 9]'.encode())
+        assert ledger.releases.said(NAME, "q") == [(1, 9), (2, 5), (1, 2)]
+        ledger._book.note(lambda page: page.put_release(older, 3, '["q"]', moved[0]))
+        assert moved and ledger.releases.said(NAME, "q") == [(1, 9), (2, 5), (1, 2)]

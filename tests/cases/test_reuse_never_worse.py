@@ -1,4 +1,5 @@
-"""Earlier answers never harm: no handed statement is told worse than its price buys alone."""
+"""Earlier answers never harm: no handed statement is told worse than its price buys alone, unless
+it was bought at that price before."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import pytest
 from dpsql.accounting.ledger import Ledger
 from dpsql.release import Plan
 from dpsql.session import Session
+from dpsql.session.wanted import AGAIN
 from tests.cases.published import NAMES, Published, cases
 
 MORE = 1.02  # of a standard error
@@ -59,6 +61,11 @@ def worse(told: Plan, bought: Plan, more: float = MORE) -> list[float]:
     ]
 
 
+def paid(told: Plan) -> bool:
+    """Whether it was bought at its price, among other questions, which is said again, free."""
+    return told.charged is not None and told.charged.rho == 0.0 and AGAIN in told.notes
+
+
 @pytest.mark.parametrize("rho", [2.0])
 def test_no_statement_is_told_worse_than_it_is_bought_alone(
     alone: Session, session: Session, rho: float
@@ -67,7 +74,7 @@ def test_no_statement_is_told_worse_than_it_is_bought_alone(
     for case in CASES:
         bought = alone.explain(case["sql"], rho=rho)
         told = session.explain(case["sql"], rho=rho)
-        assert worse(told, bought) == [], case["id"]
+        assert paid(told) or worse(told, bought) == [], case["id"]
         found = session.answer(case["sql"], rho=rho)
         assert (found.backend, found.charged) == (told.backend, told.charged)
         shown = [
@@ -105,7 +112,7 @@ def test_no_script_is_told_worse_than_it_is_bought_alone(
             )
             for at, plan in enumerate(told):
                 least = min((worse(plan, plans[at], 1.1) for plans in (agreed, raw)), key=len)
-                assert least == [], f"statement {at} of {script}"
+                assert paid(plan) or least == [], f"statement {at} of {script}"
             reused += sum(one.backend.endswith("reuse") for one in session.run(script, rho=rho))
     assert reused > 5, "it could not fail"
 
