@@ -190,6 +190,11 @@ class Archive:
         with self._lock:
             return seq in self._kept.columns
 
+    def held(self, seqs: Sequence[int]) -> tuple[int, ...]:
+        """Those of some charges whose releases are here."""
+        with self._lock:
+            return tuple([seq for seq in seqs if seq in self._kept.columns])
+
     def stored(self, seq: int) -> Stored | None:
         """What charge `seq` released."""
         with self._lock:

@@ -17,6 +17,7 @@ other is another: what is known of one kind says nothing of the other.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.expectation import answers
 from dpsql.mechanisms.factors import Factored
 from dpsql.mechanisms.junction import Entangled
+from dpsql.mechanisms.kept import Columns
 from dpsql.mechanisms.linked import columns
 from dpsql.mechanisms.marginal import marginal
 from dpsql.mechanisms.purchase import CELLS
@@ -110,7 +112,7 @@ class Record:
 
 def record_of(session: Session, synopsis: Synopsis, workload: Workload) -> Record:
     """What a session saw of guesses of this kind."""
-    kind = synopsis.dataset, synopsis.name, _apart(synopsis, workload)
+    kind = synopsis.dataset, synopsis.name, _apart(synopsis.sets, columns(workload))
     return session._learned.records.setdefault(kind, Record())
 
 
@@ -121,12 +123,12 @@ def foreseen(
     compiled: Compiled,
     guesses: Sequence[Floats],
     told: Verifier,
+    found: Record,
 ) -> str:
     """In words why no gate is to be asked about the guesses of a statement; else nothing.
 
-    What is measured for the synopsis is held by its user.
+    What was `found` is of such guesses. What is measured for the synopsis is held by its user.
     """
-    found = record_of(session, synopsis, compiled.workload)
     if not found.ratio:
         return ""
     state = held.fit(session, compiled.bound.dataset, archive, synopsis)
@@ -140,13 +142,13 @@ def foreseen(
     )
 
 
-def _apart(synopsis: Synopsis, workload: Workload) -> bool:
+@functools.lru_cache(_KEPT)
+def _apart(sets: tuple[tuple[str, ...], ...], asked: Columns) -> bool:
     """Whether no tables link any columns of a question: the model takes these as independent."""
     groups: list[set[str]] = []
-    for names in synopsis.sets:
+    for names in sets:
         met = [group for group in groups if group & set(names)]
         groups = [group for group in groups if group not in met] + [set(names).union(*met)]
-    asked = set(columns(workload))
     return all(len(group & asked) < 2 for group in groups)
 
 

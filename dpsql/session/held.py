@@ -101,7 +101,7 @@ def keep(archive: Archive, seq: int, stored: Stored) -> bool:
 def fit(session: Session, dataset: Dataset, archive: Archive, synopsis: Synopsis) -> Factored:
     """The distribution fitted to all that a user holds of a synopsis; the ledger keeps it."""
     fits = session._learned.fits
-    seqs = tuple(seq for seq in synopsis.charges if archive.holds(seq))
+    seqs = archive.held(synopsis.charges)
     name = (archive.name, synopsis.name, seqs)
     if name not in fits:
         fits[name] = _fit(session, dataset, archive, synopsis, seqs)
@@ -115,7 +115,7 @@ def guesses(
 ) -> list[Floats] | None:
     """What a synopsis says of each query, by what its user holds of it; None for what is too
     entangled, and where nothing of it was read."""
-    if not any(map(archive.holds, synopsis.charges)):
+    if not archive.held(synopsis.charges):
         return None
     if synopsis.method == HOLDOUT:
         return _trained(session, archive, synopsis, workload)
