@@ -199,9 +199,11 @@ class Kept:
             told = self._told_apart(name)
             if told is None or not _coarser(classes, told):
                 return False
-        if any((changes(family, name) & ~self._changed(name)).any() for name in family.classes):
+        if not self._links(frozenset(family.classes)) and interacts(family):
             return False
-        return not interacts(family) or self._links(frozenset(family.classes))
+        return not any(
+            (changes(family, name) & ~self._changed(name)).any() for name in family.classes
+        )
 
     def _links(self, names: Columns) -> bool:
         """Whether a release says anything of columns together, and not of each by itself."""
