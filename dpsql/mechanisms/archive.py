@@ -30,7 +30,7 @@ from dpsql.accounting.tabled import Tabled
 from dpsql.mechanisms.choices import SINGLES, before, beside, choices
 from dpsql.mechanisms.found import Answered, Enough, Found, better
 from dpsql.mechanisms.kept import Columns, Kept
-from dpsql.mechanisms.linked import columns, is_few, may_follow, tables
+from dpsql.mechanisms.linked import columns, is_few, joined, may_follow, tables
 from dpsql.mechanisms.noises import Joint
 from dpsql.mechanisms.ordered import ordered
 from dpsql.mechanisms.precision import variance_of
@@ -284,20 +284,27 @@ class Archive:
         few, asked = is_few(workload), columns(workload)
         best: Found | None = None
         own = self._by_itself(workload, seqs, repeat)
-        joined = beside(self._kept, workload)
-        for chosen in dict.fromkeys([*before(self._kept, seqs, few), *joined]):
-            best = better(best, self._said(workload, chosen), workload, own)
-        fitted = [set(chosen) for chosen in joined if self._said(workload, chosen)]
+        linked = joined(workload)
+
+        def said(chosen: tuple[int, ...]) -> Found | None:
+            if linked and not any(self._kept.links(seq, linked) for seq in chosen):
+                return None
+            return self._said(workload, chosen)
+
+        besides = beside(self._kept, workload)
+        for chosen in dict.fromkeys([*before(self._kept, seqs, few), *besides]):
+            best = better(best, said(chosen), workload, own)
+        fitted = [set(chosen) for chosen in besides if said(chosen)]
         for chosen in choices(self._kept, workload):
             if any(set(chosen) <= others for others in fitted):
                 continue
-            said = self._said(workload, chosen)
-            best = better(best, said, workload, own)
-            if said is not None and not few:
+            found = said(chosen)
+            best = better(best, found, workload, own)
+            if found is not None and not few:
                 break
         for chosen in tables(self._kept, asked):  # that were too large to fit in
             if best is None or not set(chosen) <= set(best.used):
-                best = better(best, self._said(workload, chosen), workload, own)
+                best = better(best, said(chosen), workload, own)
         return best
 
     def _by_itself(

@@ -35,11 +35,13 @@ Ints: TypeAlias = NDArray[np.int64]
 
 
 class Facts(NamedTuple):
-    """What is looked at of a release for each question: the error of an answer, about, and how
-    many queries were measured, of which somebody may be counted in."""
+    """What is looked at of a release for each question: the error of an answer, about, how many
+    queries were measured, of which somebody may be counted in, and on which columns these depend.
+    """
 
     stddev: float
     rows: int
+    sets: frozenset[Columns]
 
 
 class Kept:
@@ -210,6 +212,10 @@ class Kept:
         self._read([seq for seq, columns in self._unread.items() if names <= columns])
         return any(names <= own for own in self._sets)
 
+    def links(self, seq: int, names: Columns) -> bool:
+        """Whether a release that is kept says anything of columns together."""
+        return any(names <= own for own in self.facts(seq).sets)
+
     def _told_apart(self, name: str) -> Classes | None:
         """The classes of a column that all releases together tell apart; None for nothing."""
         last, told = self._told.get(name, (0, None))
@@ -280,7 +286,7 @@ class Kept:
             stored = self.read(seq)
             assert stored is not None
             rows = sum(family.met for family in stored.families)
-            found = self._facts[seq] = Facts(stddev_of(stored), rows)
+            found = self._facts[seq] = Facts(stddev_of(stored), rows, _sets(stored))
         return found
 
     def families(self, seq: int) -> tuple[Family, ...]:
