@@ -291,10 +291,11 @@ class Archive:
                 return None
             return self._said(workload, chosen)
 
-        besides = beside(self._kept, workload)
-        for chosen in dict.fromkeys([*before(self._kept, seqs, few), *besides]):
-            best = better(best, said(chosen), workload, own)
-        fitted = [set(chosen) for chosen in besides if said(chosen)]
+        besides = {chosen: said(chosen) for chosen in beside(self._kept, workload)}
+        then = {chosen: said(chosen) for chosen in before(self._kept, seqs, few)}
+        for each in (then | besides).values():
+            best = better(best, each, workload, own)
+        fitted = [set(chosen) for chosen, each in besides.items() if each]
         for chosen in choices(self._kept, workload):
             if any(set(chosen) <= others for others in fitted):
                 continue

@@ -59,6 +59,8 @@ def _conditions(domain: Domain, predicate: Predicate) -> list[Part]:
     match predicate:
         case And(parts=parts):
             return [one for part in parts for one in _conditions(domain, part)]
+        case Leaf(domain=Domain(names=()), table=table) if table[0] == TRUE:
+            return []
         case Leaf(domain=own):
             return [Part(own, condition=predicate)]
         case _:

@@ -71,6 +71,7 @@ class Model:
         self._measured = Measured(design, solved, precisions, scales)
         self.kept: Sequence[int] | None = None
         self._spreads = Spreads()
+        self._placed: tuple[tuple[tuple[int, Family | None], ...], list[Placed]] = ((), [])
 
     @classmethod
     def of(
@@ -274,7 +275,13 @@ class Model:
         return np.where(exact, near, table)
 
     def placed(self, together: Sequence[tuple[int, Family | None]]) -> list[Placed]:
-        """The families on the atoms, groups named by their place in the grouping."""
+        """The families on the atoms, groups named by their place in the grouping.
+
+        They are asked for again and again while an answer is made.
+        """
+        name = tuple(together)
+        if self._placed[0] == name:
+            return self._placed[1]
         found = []
         for column, family in together:
             on = None if family is None else self.design.on_atoms(family)
@@ -283,6 +290,7 @@ class Model:
             groups, weights, failed = on
             at = np.append(family.origin, -1)[groups]
             found.append(Placed(column, family, at, weights, failed))
+        self._placed = name, found
         return found
 
 
