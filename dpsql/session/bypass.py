@@ -63,6 +63,8 @@ class Record:
 
     ratios: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT))
     passed: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    _median: float = 0.0  # of the ratios
+    _against: int = 0  # of what passed, for each question looks at it
 
     def learn(
         self, guesses: Sequence[Floats], noisy: Sequence[NDArray[Any]], variance: float
@@ -73,20 +75,26 @@ class Record:
         size = sum(float((g**2).sum()) for _, g in pairs)
         if size > 0.0:
             self.ratios.append(math.sqrt(max(off, 0.0) / size))
+            self._median = median(self.ratios)
+            self._against = sum(map(self._speaks, self.passed))
 
     def spare(self, guess: int, threshold: int) -> None:
         """Note a guess that passed."""
         if guess > threshold:
+            if len(self.passed) == _KEPT:
+                self._against -= self._speaks(self.passed[0])
             self.passed.append(guess / threshold)
+            self._against += self._speaks(self.passed[-1])
+
+    def _speaks(self, passed: float) -> bool:
+        """Whether a guess that passed speaks against the ratios."""
+        return self._median * passed > FAR
 
     @property
     def ratio(self) -> float:
         """What a guess is off by, relative to itself; 0 where too little speaks for it."""
-        if len(self.ratios) < LEAST:
-            return 0.0
-        found = median(self.ratios)
-        against = sum(found * each > FAR for each in self.passed)
-        return found if against < len(self.ratios) else 0.0
+        enough = len(self.ratios) >= LEAST and self._against < len(self.ratios)
+        return self._median if enough else 0.0
 
     def off(
         self, workload: Workload, guesses: Sequence[Floats], state: Factored, threshold: int

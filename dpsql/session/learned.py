@@ -119,7 +119,6 @@ class _Asking:
         return self.ask.text.sql.strip()
 
     def answer(self) -> Release | str:
-        self.archive.refresh()
         before = self._gates()
         said = outlook(
             self.session, self.compiled, self.settings, self.archive, self.synopsis, self.balance
@@ -174,7 +173,7 @@ class _Asking:
 
     def _told(self) -> Release | str | None:
         """What follows from tables; in words why it is not good enough; None where nothing does."""
-        found = self.archive.find(self.compiled.workload)
+        found = self.archive.known(self.compiled.workload)  # `outlook` looked for what is new
         if found is None or found.worst == math.inf:
             return None
         settings = stricter(self.session, self.settings, self.synopsis, found.used)
