@@ -3,8 +3,9 @@
 Both are bought from a grant of (1, 1e-9). One learns online: 1,000 conjunctions of three columns,
 half of them of a row that there is, each asked as a statement; beside Gaussian noise on each alone.
 Another is all tables of three columns: 100,000 further conjunctions follow from them, free. One
-starts with tables of single columns, with and without gates that are bypassed. The last is of nine
-columns of `flights`, of 10^14 cells.
+starts with tables of single columns, with and without gates that are bypassed. One is of nine
+columns of `flights`, of 10^14 cells. The last have learnt 30 questions about random columns: what a
+free answer takes from its text to its release, each in new words.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
+from typing import Any
 
+import duckdb
 import numpy as np
 
 from benchmarks.figures import Figure, Note
 from benchmarks.marginals import Codes, counts, noise, table, triples
-from benchmarks.synopsis import ASKED, RHO, SEVEN, conjunctions
+from benchmarks.synopsis import ASKED, LEARNT, RHO, SEVEN, UNIVERSES, conjunctions
 from benchmarks.tables import build, shipped
 from dpsql.accounting.ledger import Ledger
 from dpsql.domain import Domain
@@ -31,6 +34,7 @@ from dpsql.session import Session, bypass
 
 FURTHER = 100_000
 RUNS = 3
+PEOPLE = 30_000
 
 
 def measure(folder: Path) -> Iterator[Figure | Note]:
@@ -48,6 +52,8 @@ def measure(folder: Path) -> Iterator[Figure | Note]:
     yield from _further(database, domain, codes)
     yield from _bypassed(database, domain, codes)
     yield from _large(folder)
+    for name, sizes in UNIVERSES.items():
+        yield from _free(folder, name, sizes)
 
 
 def _opened(database: Path) -> Session:
@@ -129,6 +135,52 @@ def _large(folder: Path) -> Iterator[Figure | Note]:
     yield Figure("a synopsis of 9 columns of flights, CPU", spent, "s", None, "", 30)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     yield Figure("memory of all of this at most", most, "GiB", None, "", 2)
+
+
+def _free(folder: Path, name: str, sizes: tuple[int, ...], step: str="exponential") -> Iterator[Figure]:
+    """Processor time of free answers after 30 questions were learnt; each column hangs on the one
+    before, so that guesses are near or far."""
+    draw, database = random.Random(30), folder / f"free{len(sizes)}.duckdb"
+    columns = [f"(c{at - 1} + i // {7**at} % 4) % {size}" for at, size in enumerate(sizes) if at]
+    with duckdb.connect(str(database)) as connection:
+        source = f"SELECT i, hash(i) % {sizes[0]} AS c0 FROM range({PEOPLE}) AS r(i)"
+        for at, column in enumerate(columns, 1):
+            source = f"SELECT *, {column} AS c{at} FROM ({source})"
+        connection.execute(f"CREATE TABLE people AS {source}")
+    lines = [f'c{at} = {{type = "integer", min = 0, max = {s - 1}}}' for at, s in enumerate(sizes)]
+    declared = ('dataset = "people"', 'neighbours = "add-remove"', 'unit = "row"', "[source]",
+                'table = "people"', "[columns]")  # fmt: skip
+    database.with_suffix(".toml").write_text("\n".join([*declared, *lines]))
+    ledger = Ledger.memory()
+    ledger.grant("alice", dataset="people", epsilon=20.0)
+    given: dict[str, Any] = {"user": "alice", "ledger": ledger, "settings": {"backend": "synopsis"}}
+    with Session(database, **given) as session:
+        names = [f"c{at}" for at in range(len(sizes))]
+        session.synopses.create("all", names, method="pmw", ways=1, epsilon=18.0, updates=2 * LEARNT, step=step)
+        learnt, spent = 0, list[float]()
+        n=0
+        while len(spent) < ASKED:
+            n+=1
+            if n%500==0: print(n,learnt,len(spent),release.notes[:2])
+            sql = f"SELECT COUNT(*) FROM people WHERE {_random(sizes, draw)}"
+            start = time.process_time()
+            release = session.answer(sql)
+            took = time.process_time() - start
+            assert release.charged is not None
+            learnt += release.charged.rho > 0
+            if learnt >= LEARNT and release.charged.rho == 0:
+                spent.append(took)
+    what = f"a free answer from SQL, {name} cells, {learnt} learnt, p50 CPU"
+    yield Figure(what, 1e3 * median(spent), "ms", None, "", 1 if name == "10^6" else 3)
+
+
+def _random(sizes: tuple[int, ...], draw: random.Random) -> str:
+    """Three columns: a range of those with many values, a value of the others."""
+    found = []
+    for at in draw.sample(range(len(sizes)), 3):
+        low, high = sorted(draw.sample(range(sizes[at]), 2))
+        found.append(f"c{at} BETWEEN {low} AND {high}" if sizes[at] > 20 else f"c{at} = {low}")
+    return " AND ".join(found)
 
 
 def _further(database: Path, domain: Domain, codes: Codes) -> Iterator[Figure]:
