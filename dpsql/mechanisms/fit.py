@@ -203,7 +203,10 @@ class Model:
         inside = part.at >= 0
         at = np.unique(part.at[inside], return_inverse=True)[1]
         heavy = part.weights[inside].astype(np.float64)
-        both = [[np.bincount(at, heavy * e[inside]) for e in each] for each in self.rounding]
+        if not at.any():  # one group, of which most questions are
+            both = [np.einsum("ta,a->t", each[:, inside], heavy)[:, None] for each in self.rounding]
+        else:
+            both = [[np.bincount(at, heavy * e[inside]) for e in each] for each in self.rounding]
         errors, shown = np.array(both)
         apart: Floats = noise + np.square(shown - errors).mean()
         tried, known = np.square(shown).mean(1), np.square(errors).mean(1) - noise.mean()
