@@ -213,8 +213,8 @@ class Kept:
         return any(names <= own for own in self._sets)
 
     def links(self, seq: int, names: Columns) -> bool:
-        """Whether a release that is kept says anything of columns together."""
-        return any(names <= own for own in self.facts(seq).sets)
+        """Whether a release that may be looked at says anything of columns together."""
+        return self.fits(seq) and any(names <= own for own in self.facts(seq).sets)
 
     def _told_apart(self, name: str) -> Classes | None:
         """The classes of a column that all releases together tell apart; None for nothing."""

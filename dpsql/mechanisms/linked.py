@@ -42,7 +42,7 @@ def columns(workload: Workload) -> Columns:
 def joined(workload: Workload) -> Columns:
     """The columns that a lone query links: it follows only from what is about all of them.
 
-    None for other queries.
+    Empty for other queries.
     """
     listed = families(workload)
     family = listed[0][0] if workload.size == 1 else None

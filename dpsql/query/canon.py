@@ -150,8 +150,7 @@ def _family(workload: Workload, block: Block, grouping: Grouping, weight: Weight
 def _conjunction(block: Block, grouping: Grouping, weight: Weight) -> Family | None:
     """The family of a count of rows for which conditions on a column each hold; None for others.
 
-    It is what `_any` would find: most questions are such, and are asked about before they are
-    paid, so that it counts how long it takes.
+    It is what `_any` would find, sooner: most questions are such.
     """
     match grouping.keys, grouping.size, weight.terms:
         case (), 1, (Term(predicate=predicate, table=None),) if weight.factor > 0:
