@@ -233,8 +233,9 @@ def _alone(
     for table, each in zip(tables, chances, strict=True):
         guess = total * each + _TINY
         target = table.values + guess - centred(guess) if table.centred else table.values
-        pull, shift = tau * table.variance, 0.0
+        pull = tau * table.variance
         known = target / pull + np.log(guess / pull)
+        shift = float(known.max()) - total / pull - math.log(total / pull)  # one cell has all rows
         for _ in range(_SHIFTS):
             c = known - shift
             u = np.where(c > 1.0, np.log(np.maximum(c, 1.0)), c)

@@ -145,6 +145,14 @@ def test_single_columns_are_fitted_at_once_however_many_values_they_have(margins
     assert fit.state.marginal(["many"])[0] == pytest.approx(9000, abs=200)
 
 
+def test_counts_that_are_all_far_below_0_are_fitted():
+    """A few rows, and noise that hides them: no chance is lost to underflow."""
+    sized = zip(DOMAIN.names, DOMAIN.sizes, strict=True)
+    tables = [whole(DOMAIN, [name], np.full(size, -1e4), 1e-2) for name, size in sized]
+    fit = fitted(DOMAIN, 1.0, tables)
+    assert fit.state.dense() == pytest.approx(np.full(DOMAIN.sizes, 1 / DOMAIN.cells))
+
+
 def test_the_fit_of_a_chain_in_small_cliques_is_that_of_all_cells(monkeypatch):
     """Beside SciPy over the 72 cells of the whole table."""
     monkeypatch.setattr(entropy, "GAP", 1e-10)
