@@ -3,25 +3,29 @@
 Both are bought from a grant of (1, 1e-9). One learns online: 1,000 conjunctions of three columns,
 half of them of a row that there is, each asked as a statement; beside Gaussian noise on each alone.
 Another is all tables of three columns: 100,000 further conjunctions follow from them, free. One
-starts with tables of single columns, with and without gates that are bypassed. The last is of nine
-columns of `flights`, of 10^14 cells.
+starts with tables of single columns, with and without gates that are bypassed. One is of nine
+columns of `flights`, of 10^14 cells. The last have learnt 30 questions about random columns: what a
+free answer takes from its text to its release, each in new words.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
+import duckdb
 import numpy as np
 
+from benchmarks.clock import timed
 from benchmarks.figures import Figure, Note
 from benchmarks.marginals import Codes, counts, noise, table, triples
-from benchmarks.synopsis import ASKED, RHO, SEVEN, conjunctions
+from benchmarks.synopsis import ASKED, LEARNT, RHO, SEVEN, UNIVERSES, conjunctions
 from benchmarks.tables import build, shipped
 from dpsql.accounting.ledger import Ledger
 from dpsql.domain import Domain
@@ -31,6 +35,12 @@ from dpsql.session import Session, bypass
 
 FURTHER = 100_000
 RUNS = 3
+FREE = 300  # answers that are timed
+PEOPLE = 30_000
+DECLARED = (
+    'dataset = "people"', 'neighbours = "add-remove"', 'unit = "row"', "[source]",
+    'table = "people"', "[columns]",
+)  # fmt: skip
 
 
 def measure(folder: Path) -> Iterator[Figure | Note]:
@@ -48,6 +58,8 @@ def measure(folder: Path) -> Iterator[Figure | Note]:
     yield from _further(database, domain, codes)
     yield from _bypassed(database, domain, codes)
     yield from _large(folder)
+    for name, sizes in UNIVERSES.items():
+        yield from _free(folder, name, sizes)
 
 
 def _opened(database: Path) -> Session:
@@ -129,6 +141,54 @@ def _large(folder: Path) -> Iterator[Figure | Note]:
     yield Figure("a synopsis of 9 columns of flights, CPU", spent, "s", None, "", 30)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     yield Figure("memory of all of this at most", most, "GiB", None, "", 2)
+
+
+def _free(folder: Path, name: str, sizes: tuple[int, ...]) -> Iterator[Figure]:
+    """Processor time of free answers once 30 tables were learnt, or as many as are far off; each
+    column hangs on the one before."""
+    draw, database = random.Random(30), folder / f"people{len(sizes)}.duckdb"
+    source = f"SELECT i, hash(i) % {sizes[0]} AS c0 FROM range({PEOPLE}) AS r(i)"
+    for at, size in enumerate(sizes[1:], 1):
+        after = f"(c{at - 1} + hash(i + {at * PEOPLE}) % 4) % {size}"
+        source = f"SELECT *, {after} AS c{at} FROM ({source})"
+    with duckdb.connect(str(database)) as connection:
+        connection.execute(f"CREATE TABLE people AS {source}")
+    lines = [f'c{at} = {{type = "integer", min = 0, max = {s - 1}}}' for at, s in enumerate(sizes)]
+    database.with_suffix(".toml").write_text("\n".join([*DECLARED, *lines]))
+    ledger, spent, plain, learnt = Ledger.memory(), list[float](), list[float](), 0
+    ledger.grant("alice", dataset="people", epsilon=20.0)
+    settings = {"backend": "synopsis"}
+    with Session(database, user="alice", ledger=ledger, settings=settings) as session:
+        names = [f"c{at}" for at in range(len(sizes))]
+        many = 2 * LEARNT
+        session.synopses.create("all", names, method="pmw", ways=1, epsilon=18.0, updates=many)
+        for asked in itertools.count():
+            sql = f"SELECT COUNT(*) FROM people WHERE {_random(sizes, draw)}"
+            start = time.process_time()
+            release = session.answer(sql)
+            took = time.process_time() - start
+            assert release.charged is not None
+            learnt += release.charged.rho > 0
+            if release.charged.rho == 0 and (learnt >= LEARNT or asked >= FREE):
+                spent.append(took)
+            if len(spent) >= FREE:
+                break
+    with duckdb.connect(str(database), read_only=True) as connection:
+        for _ in range(FREE):
+            sql = f"SELECT COUNT(*) FROM people WHERE {_random(sizes, draw)}"
+            plain.append(timed(lambda sql=sql: connection.sql(sql).fetchall())[0])  # type: ignore[misc]
+    what = f"a free answer from new SQL, {name} cells, {learnt} learnt, p50 CPU"
+    other = 1e3 * median(plain), "ms, plain DuckDB"
+    yield Figure(what, 1e3 * median(spent), "ms", *other, 1 if name == "10^6" else 3)
+
+
+def _random(sizes: tuple[int, ...], draw: random.Random) -> str:
+    """Three columns: a range of those with many values, a value of the others."""
+    found = []
+    for at in draw.sample(range(len(sizes)), 3):
+        low, high = sorted(draw.sample(range(sizes[at]), 2))
+        found.append(f"c{at} BETWEEN {low} AND {high}" if sizes[at] > 20 else f"c{at} = {low}")
+    return " AND ".join(found)
 
 
 def _further(database: Path, domain: Domain, codes: Codes) -> Iterator[Figure]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ class MemoryBook:
         self._kept: Kept = {}
         self._process = os.getpid()
         self._closed = False
+        self._writes = 0
         self.ledger = os.urandom(16).hex()
 
     def read(self, question: Callable[[Page], T]) -> T:
@@ -44,7 +46,7 @@ class MemoryBook:
     note = write
 
     def version(self) -> object:
-        return None
+        return self._writes
 
     def close(self) -> None:
         self._closed = True
@@ -58,6 +60,7 @@ class MemoryBook:
             page = _MemoryPage(self._kept)
             value = work(page)
             if keep:
+                self._writes += 1
                 self._kept.update(page.changes)  # one step: an interrupt comes before or after it
             return value
 
@@ -174,10 +177,9 @@ class _MemoryPage:
         self.changes[SYNOPSIS, dataset, name] = b""
 
     def synopses(self, dataset: str) -> Sequence[str]:
-        kept = {**self._kept, **self.changes}
         found = {
             key[3]: body.decode()
-            for key, body in kept.items()
+            for key, body in itertools.chain(self._kept.items(), self.changes.items())
             if isinstance(key, tuple) and len(key) == 4 and key[1:3] == (SYNOPSIS, dataset)
             if isinstance(body, bytes)
         }

@@ -29,7 +29,7 @@ from dpsql.mechanisms.bought import Due, bought
 from dpsql.mechanisms.choices import SINGLES, before, beside, choices
 from dpsql.mechanisms.found import Answered, Enough, Found, better
 from dpsql.mechanisms.kept import Columns, Kept
-from dpsql.mechanisms.linked import columns, is_few, may_follow, tables
+from dpsql.mechanisms.linked import columns, is_few, joined, may_follow, tables
 from dpsql.mechanisms.noises import Joint
 from dpsql.mechanisms.ordered import ordered
 from dpsql.mechanisms.repeats import lone, measured, named, repeat, whole
@@ -207,10 +207,10 @@ class Archive:
             if name is not None and found.law is None:  # else it is measured, and kept so
                 self._kept.say(name, found.used)
 
-    def holds(self, seq: int) -> bool:
-        """Whether what charge `seq` released is here."""
+    def held(self, seqs: Sequence[int]) -> tuple[int, ...]:
+        """Those of some charges whose releases are here."""
         with self._lock:
-            return seq in self._kept.columns
+            return tuple([seq for seq in seqs if seq in self._kept.columns])
 
     def stored(self, seq: int) -> Stored | None:
         """What charge `seq` released."""
@@ -301,20 +301,28 @@ class Archive:
         few, asked = is_few(workload), columns(workload)
         best: Found | None = None
         own = self._by_itself(workload, seqs if repeat is None else repeat.used)
-        joined = beside(self._kept, workload)
-        for chosen in dict.fromkeys([*before(self._kept, seqs, few), *joined]):
-            best = better(best, self._said(workload, chosen), workload, own)
-        fitted = [set(chosen) for chosen in joined if self._said(workload, chosen)]
+        linked = joined(workload)
+
+        def said(chosen: tuple[int, ...]) -> Found | None:
+            if linked and not any(self._kept.links(seq, linked) for seq in chosen):
+                return None
+            return self._said(workload, chosen)
+
+        besides = {chosen: said(chosen) for chosen in beside(self._kept, workload)}
+        then = {chosen: said(chosen) for chosen in before(self._kept, seqs, few)}
+        for each in (then | besides).values():
+            best = better(best, each, workload, own)
+        fitted = [set(chosen) for chosen, each in besides.items() if each]
         for chosen in choices(self._kept, workload):
             if any(set(chosen) <= others for others in fitted):
                 continue
-            said = self._said(workload, chosen)
-            best = better(best, said, workload, own)
-            if said is not None and not few:
+            found = said(chosen)
+            best = better(best, found, workload, own)
+            if found is not None and not few:
                 break
         for chosen in tables(self._kept, asked):  # that were too large to fit in
             if best is None or not set(chosen) <= set(best.used):
-                best = better(best, self._said(workload, chosen), workload, own)
+                best = better(best, said(chosen), workload, own)
         return best
 
     def _by_itself(self, workload: Workload, seqs: Sequence[int]) -> Found | None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from dpsql.mechanisms.junction import CELLS, Entangled, Floats, Names
+from dpsql.mechanisms.threads import one_thread
 
 _Spec: TypeAlias = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]  # axes, shape
 
@@ -32,7 +33,8 @@ def contracted(tensors: Sequence[Tensor], kept: Names) -> Floats:
     letters = {name: at for at, name in enumerate(dict.fromkeys(n for t in tensors for n in t[0]))}
     spec = tuple((tuple(letters[name] for name in t.names), t.table.shape) for t in tensors)
     expression = _path(spec, tuple(letters[name] for name in kept))
-    return cast(Floats, np.asarray(expression(*(t.table for t in tensors))))
+    with one_thread():
+        return cast(Floats, np.asarray(expression(*(t.table for t in tensors))))
 
 
 @lru_cache(_PATHS)

@@ -38,7 +38,8 @@ STEPS = 300
 _LEAST, _MOST = 1e-9, 1.0  # tau; at 1 counts are spread about the guess as Poisson's are
 _LOOSE = 2.0  # times tau: errors hardly differ from 1 to 3, and it is found sooner
 _BISECTIONS = 50
-_NEWTON = 8
+_NEWTON, _SHIFTS = 8, 60
+_EVEN = 1e-9  # of the rows
 _TINY = 1e-9  # rows
 
 
@@ -204,6 +205,9 @@ def _order(
     tau = old.tau if old else _weight(place, total, own, base)
     dual = _Dual(place, total, tables, base, tau)
     start = dual.joined({})
+    if old is None and columns == 1:  # columns are independent: of a table each that is the fit
+        best = {table.names: table for table in sorted(tables, key=lambda t: -t.variance)}
+        start = dual.joined(_alone(place, total, [*best.values()], base, tau))
     if old is not None:
         fresh = [table for table in tables if table not in old.potentials]
         # margins of tables that came since took the place of those that guided before
@@ -218,20 +222,31 @@ def _order(
 def _alone(
     place: Layout, total: float, tables: Sequence[NoisyTable], base: list[Floats], tau: float
 ) -> dict[NoisyTable, Floats]:
-    """theta of each table if it were the only one beside `base`: n m exp(theta) + tau v theta = y.
+    """theta of each table if it were the only one beside `base`, of total mass 1.
 
-    Newton's steps on a convex function, from the right of its zero.
+    n m exp(theta - a) + tau v theta = y, where a is such that these rows sum to n: for u = log of
+    the rows over tau v that is exp(u) + u = c, and both that and the sum, which falls in a, are
+    convex: so Newton's steps find them from the right, and from the left.
     """
     chances, _ = place.summed(base, tables)
     found = {}
     for table, each in zip(tables, chances, strict=True):
         guess = total * each + _TINY
         target = table.values + guess - centred(guess) if table.centred else table.values
-        theta = np.log(np.maximum(target / guess, 1.0))
         pull = tau * table.variance
-        for _ in range(_NEWTON):
-            raised = guess * np.exp(theta)
-            theta = theta - (raised + pull * theta - target) / (raised + pull)
+        known = target / pull + np.log(guess / pull)
+        shift = float(known.max()) - total / pull - math.log(total / pull)  # one cell has all rows
+        for _ in range(_SHIFTS):
+            c = known - shift
+            u = np.where(c > 1.0, np.log(np.maximum(c, 1.0)), c)
+            for _ in range(_NEWTON):
+                u = u - (np.exp(u) + u - c) / (np.exp(u) + 1.0)
+            w = np.exp(u)
+            over = pull * float(w.sum()) - total
+            if abs(over) <= _EVEN * total:
+                break
+            shift += over / (pull * float((w / (w + 1.0)).sum()))
+        theta = target / pull - w
         found[table] = centred(theta) if table.centred else theta
         if table.seen is not None:
             found[table] = found[table] * table.seen

@@ -71,6 +71,7 @@ class Model:
         self._measured = Measured(design, solved, precisions, scales)
         self.kept: Sequence[int] | None = None
         self._spreads = Spreads()
+        self._placed: tuple[tuple[tuple[int, Family | None], ...], list[Placed]] = ((), [])
 
     @classmethod
     def of(
@@ -202,7 +203,10 @@ class Model:
         inside = part.at >= 0
         at = np.unique(part.at[inside], return_inverse=True)[1]
         heavy = part.weights[inside].astype(np.float64)
-        both = [[np.bincount(at, heavy * e[inside]) for e in each] for each in self.rounding]
+        if not at.any():  # one group, of which most questions are
+            both = [np.einsum("ta,a->t", each[:, inside], heavy)[:, None] for each in self.rounding]
+        else:
+            both = [[np.bincount(at, heavy * e[inside]) for e in each] for each in self.rounding]
         errors, shown = np.array(both)
         apart: Floats = noise + np.square(shown - errors).mean()
         tried, known = np.square(shown).mean(1), np.square(errors).mean(1) - noise.mean()
@@ -274,7 +278,13 @@ class Model:
         return np.where(exact, near, table)
 
     def placed(self, together: Sequence[tuple[int, Family | None]]) -> list[Placed]:
-        """The families on the atoms, groups named by their place in the grouping."""
+        """The families on the atoms, groups named by their place in the grouping.
+
+        They are asked for again and again while an answer is made.
+        """
+        name = tuple(together)
+        if self._placed[0] == name:
+            return self._placed[1]
         found = []
         for column, family in together:
             on = None if family is None else self.design.on_atoms(family)
@@ -283,6 +293,7 @@ class Model:
             groups, weights, failed = on
             at = np.append(family.origin, -1)[groups]
             found.append(Placed(column, family, at, weights, failed))
+        self._placed = name, found
         return found
 
 

@@ -37,11 +37,13 @@ Ints: TypeAlias = NDArray[np.int64]
 
 
 class Facts(NamedTuple):
-    """What is looked at of a release for each question: the error of an answer, about, and how
-    many queries were measured, of which somebody may be counted in."""
+    """What is looked at of a release for each question: the error of an answer, about, how many
+    queries were measured, of which somebody may be counted in, and on which columns these depend.
+    """
 
     stddev: float
     rows: int
+    sets: frozenset[Columns]
 
 
 class Kept:
@@ -216,14 +218,20 @@ class Kept:
             told = self._told_apart(name)
             if told is None or not _coarser(classes, told):
                 return False
-        if any((changes(family, name) & ~self._changed(name)).any() for name in family.classes):
+        if not self._links(frozenset(family.classes)) and interacts(family):
             return False
-        return not interacts(family) or self._links(frozenset(family.classes))
+        return not any(
+            (changes(family, name) & ~self._changed(name)).any() for name in family.classes
+        )
 
     def _links(self, names: Columns) -> bool:
         """Whether a release says anything of columns together, and not of each by itself."""
         self._read([seq for seq, columns in self._unread.items() if names <= columns])
         return any(names <= own for own in self._sets)
+
+    def links(self, seq: int, names: Columns) -> bool:
+        """Whether a release that may be looked at says anything of columns together."""
+        return self.fits(seq) and any(names <= own for own in self.facts(seq).sets)
 
     def _told_apart(self, name: str) -> Classes | None:
         """The classes of a column that all releases together tell apart; None for nothing."""
@@ -299,7 +307,7 @@ class Kept:
             stored = self.read(seq)
             assert stored is not None
             rows = sum(family.met for family in stored.families)
-            found = self._facts[seq] = Facts(stddev_of(stored), rows)
+            found = self._facts[seq] = Facts(stddev_of(stored), rows, _sets(stored))
         return found
 
     def families(self, seq: int) -> tuple[Family, ...]:

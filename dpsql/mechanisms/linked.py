@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.kept import Columns, Kept
+from dpsql.mechanisms.lines import interacts
 from dpsql.mechanisms.precision import variance_of
 from dpsql.query.canon import families
 from dpsql.query.linear import Block, Grouping, Weight, Workload
@@ -36,6 +37,16 @@ def columns(workload: Workload) -> Columns:
         for family in block
         for name in (workload.domain.names if family is None else family.classes)
     )
+
+
+def joined(workload: Workload) -> Columns:
+    """The columns that a lone query links: it follows only from what is about all of them.
+
+    Empty for other queries.
+    """
+    listed = families(workload)
+    family = listed[0][0] if workload.size == 1 else None
+    return frozenset() if family is None or not interacts(family) else frozenset(family.classes)
 
 
 def may_follow(kept: Kept, workload: Workload) -> bool:

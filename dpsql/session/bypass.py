@@ -17,6 +17,7 @@ other is another: what is known of one kind says nothing of the other.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.expectation import answers
 from dpsql.mechanisms.factors import Factored
 from dpsql.mechanisms.junction import Entangled
+from dpsql.mechanisms.kept import Columns
 from dpsql.mechanisms.linked import columns
 from dpsql.mechanisms.marginal import marginal
 from dpsql.mechanisms.purchase import CELLS
@@ -61,6 +63,8 @@ class Record:
 
     ratios: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT))
     passed: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    _median: float = 0.0  # of the ratios
+    _against: int = 0  # of what passed, for each question looks at it
 
     def learn(
         self, guesses: Sequence[Floats], noisy: Sequence[NDArray[Any]], variance: float
@@ -71,20 +75,26 @@ class Record:
         size = sum(float((g**2).sum()) for _, g in pairs)
         if size > 0.0:
             self.ratios.append(math.sqrt(max(off, 0.0) / size))
+            self._median = median(self.ratios)
+            self._against = sum(map(self._speaks, self.passed))
 
     def spare(self, guess: int, threshold: int) -> None:
         """Note a guess that passed."""
         if guess > threshold:
+            if len(self.passed) == _KEPT:
+                self._against -= self._speaks(self.passed[0])
             self.passed.append(guess / threshold)
+            self._against += self._speaks(self.passed[-1])
+
+    def _speaks(self, passed: float) -> bool:
+        """Whether a guess that passed speaks against the ratios."""
+        return self._median * passed > FAR
 
     @property
     def ratio(self) -> float:
         """What a guess is off by, relative to itself; 0 where too little speaks for it."""
-        if len(self.ratios) < LEAST:
-            return 0.0
-        found = median(self.ratios)
-        against = sum(found * each > FAR for each in self.passed)
-        return found if against < len(self.ratios) else 0.0
+        enough = len(self.ratios) >= LEAST and self._against < len(self.ratios)
+        return self._median if enough else 0.0
 
     def off(
         self, workload: Workload, guesses: Sequence[Floats], state: Factored, threshold: int
@@ -110,7 +120,7 @@ class Record:
 
 def record_of(session: Session, synopsis: Synopsis, workload: Workload) -> Record:
     """What a session saw of guesses of this kind."""
-    kind = synopsis.dataset, synopsis.name, _apart(synopsis, workload)
+    kind = synopsis.dataset, synopsis.name, _apart(synopsis.sets, columns(workload))
     return session._learned.records.setdefault(kind, Record())
 
 
@@ -121,12 +131,12 @@ def foreseen(
     compiled: Compiled,
     guesses: Sequence[Floats],
     told: Verifier,
+    found: Record,
 ) -> str:
     """In words why no gate is to be asked about the guesses of a statement; else nothing.
 
-    What is measured for the synopsis is held by its user.
+    What was `found` is of such guesses. What is measured for the synopsis is held by its user.
     """
-    found = record_of(session, synopsis, compiled.workload)
     if not found.ratio:
         return ""
     state = held.fit(session, compiled.bound.dataset, archive, synopsis)
@@ -140,13 +150,13 @@ def foreseen(
     )
 
 
-def _apart(synopsis: Synopsis, workload: Workload) -> bool:
+@functools.lru_cache(_KEPT)
+def _apart(sets: tuple[tuple[str, ...], ...], asked: Columns) -> bool:
     """Whether no tables link any columns of a question: the model takes these as independent."""
     groups: list[set[str]] = []
-    for names in synopsis.sets:
+    for names in sets:
         met = [group for group in groups if group & set(names)]
         groups = [group for group in groups if group not in met] + [set(names).union(*met)]
-    asked = set(columns(workload))
     return all(len(group & asked) < 2 for group in groups)
 
 

@@ -86,7 +86,7 @@ def _made(
     columns = map(dataset.column, synopsis.columns)
     values = [_values(column)[codes[column.name]].tolist() for column in columns]
     domain = session._grid(dataset).domain(synopsis.columns)
-    releases = [archive.stored(seq) for seq in synopsis.charges if archive.holds(seq)]
+    releases = [archive.stored(seq) for seq in archive.held(synopsis.charges)]
     listed = [table for r in releases if r is not None for table in tables(domain, r)]
     near = quality(codes, fit.total, [t for t in listed if t.names]) if many else ()
     old = () if session._snapshot(dataset) == synopsis.snapshot else (_OLD,)

@@ -23,7 +23,7 @@ from dpsql.query.compile import Compiled
 from dpsql.release import Budget, Candidate, Cost, Plan, figure
 from dpsql.session import held, tell
 from dpsql.session.build import Head, build_plan
-from dpsql.session.bypass import foreseen
+from dpsql.session.bypass import foreseen, record_of
 from dpsql.session.learned import SYNOPSIS, UNVERIFIED
 from dpsql.session.picked import ENTANGLED, check, exact, fitting, nothing, outlook, pick
 from dpsql.session.settings import Settings
@@ -160,7 +160,8 @@ def _straight(
 ) -> Foreseen | None:
     """The table that is bought without asking a gate; None where one would be asked."""
     workload, archive = compiled.workload, session._archive(compiled.bound.dataset)
-    why = foreseen(session, archive, synopsis, compiled, guesses, told)
+    record = record_of(session, synopsis, workload)
+    why = foreseen(session, archive, synopsis, compiled, guesses, told, record)
     if not why:
         return None
     given = lesson(session, compiled, synopsis)

@@ -101,10 +101,11 @@ def keep(archive: Archive, seq: int, stored: Stored) -> bool:
 def fit(session: Session, dataset: Dataset, archive: Archive, synopsis: Synopsis) -> Factored:
     """The distribution fitted to all that a user holds of a synopsis; the ledger keeps it."""
     fits = session._learned.fits
-    seqs = tuple(seq for seq in synopsis.charges if archive.holds(seq))
+    seqs = archive.held(synopsis.charges)
     name = (archive.name, synopsis.name, seqs)
     if name not in fits:
-        fits[name] = _fit(session, dataset, archive, synopsis, seqs)
+        before = fits.get((archive.name, synopsis.name, seqs[:-1]))
+        fits[name] = _fit(session, dataset, archive, synopsis, seqs, before)
         while len(fits) > _FITS:
             fits.pop(next(iter(fits)))
     return fits[name]
@@ -115,7 +116,7 @@ def guesses(
 ) -> list[Floats] | None:
     """What a synopsis says of each query, by what its user holds of it; None for what is too
     entangled, and where nothing of it was read."""
-    if not any(map(archive.holds, synopsis.charges)):
+    if not archive.held(synopsis.charges):
         return None
     if synopsis.method == HOLDOUT:
         return _trained(session, archive, synopsis, workload)
@@ -161,8 +162,14 @@ def _trained(
 
 
 def _fit(
-    session: Session, dataset: Dataset, archive: Archive, synopsis: Synopsis, seqs: tuple[int, ...]
+    session: Session,
+    dataset: Dataset,
+    archive: Archive,
+    synopsis: Synopsis,
+    seqs: tuple[int, ...],
+    before: Factored | None,
 ) -> Factored:
+    """The fit to some charges; `before` is that to all of them but the last, if it is known."""
     if not seqs:
         raise UsageError(
             f"what was measured for synopsis {synopsis.name} is lost: drop it, and make another"
@@ -179,8 +186,12 @@ def _fit(
     else:
         rho = max(synopsis.rho // 2, 1)
         gate = verifier(count_unit(dataset), rho, synopsis.gate, synopsis.threshold)
-        warm = learnt(domain, releases[:1])
-        found = stepped(domain, warm, releases[1:], synopsis.step, gate.threshold)
+        last = listed[-1]
+        if before is not None and last is not None and synopsis.step != "projection":
+            state, rest = before, [last]  # which has no say in the steps before it
+        else:
+            state, rest = learnt(domain, releases[:1]), releases[1:]
+        found = stepped(domain, state, rest, synopsis.step, gate.threshold)
     if seqs == synopsis.charges:
         with contextlib.suppress(LedgerError):  # it can be fitted again
             session.ledger.synopses.keep_fit(synopsis, to_bytes(found, seqs))

@@ -41,7 +41,6 @@ from dpsql.session.earlier import NOT_KEPT
 from dpsql.session.picked import (
     ENTANGLED,
     NOT_ACCURATE,
-    bounds,
     check,
     exact,
     narrow,
@@ -50,9 +49,7 @@ from dpsql.session.picked import (
     opened,
     outlook,
     pick,
-    refused,
     stricter,
-    verifier_of,
 )
 from dpsql.session.settings import Settings
 from dpsql.session.shown import Shown
@@ -122,7 +119,7 @@ class _Asking:
         return self.ask.text.sql.strip()
 
     def answer(self) -> Release | str:
-        self.archive.refresh()
+        before = self._gates()
         said = outlook(
             self.session, self.compiled, self.settings, self.archive, self.synopsis, self.balance
         )
@@ -134,12 +131,19 @@ class _Asking:
         if said.reads:
             self._read()
         answer = self._of_database() or self._told()
-        if answer is None:
-            with self.session._learned.asking.held():
-                answer = self._told()  # another thread may have taught it meanwhile
-                if answer is None:
-                    return self._guessed()
-        return answer
+        if answer is not None:
+            return answer
+        if said.noises is None:
+            return self._unverified()
+        with self.session._learned.asking.held():
+            if said.told is None or self._gates() != before:  # another thread may have taught it
+                return self._again()
+            return self._guessed(said.told, said.noises)
+
+    def _gates(self) -> tuple[Opened | None, int]:
+        """What changes with every gate that opens or closes."""
+        learned = self.session._learned
+        return learned.gates.get(self._name), learned.bought
 
     def bought(self, said: str) -> Release:
         """What is bought as `auto` would, where the synopsis has nothing to say, as `said`."""
@@ -169,7 +173,7 @@ class _Asking:
 
     def _told(self) -> Release | str | None:
         """What follows from tables; in words why it is not good enough; None where nothing does."""
-        found = self.archive.find(self.compiled.workload)
+        found = self.archive.known(self.compiled.workload)  # `outlook` looked for what is new
         if found is None or found.worst == math.inf:
             return None
         settings = stricter(self.session, self.settings, self.synopsis, found.used)
@@ -246,7 +250,7 @@ class _Asking:
         terms = Terms.of(self.balance.grant)
         price = tell.nothing(terms) if free else self.cost(self.price)
         charged = tell.nothing(terms) if free else self.cost(self.charged)
-        left = tell.budget(self.session.ledger.balance(self.session.user, self.dataset.name))
+        left = tell.budget(self.balance)
         notes = tuple(self.notes) if not free else (*self.notes, "nothing was charged")
         paid = Paid(SYNOPSIS, price, charged, left, free, notes)
         grid = self.session._grid(self.dataset)
@@ -269,25 +273,13 @@ class _Asking:
 
     # -- guesses -------------------------------------------------------------------------------
 
-    def _guessed(self) -> Release | str:
-        """Guesses that the gate lets pass; else the table of the question is bought.
-
-        Under strict = off they are shown as they are, and no gate is asked.
-        """
+    def _guessed(self, told: Verifier, noises: tuple[Noise, ...]) -> Release | str:
+        """Guesses that the gate lets pass; else the table of the question is bought."""
         workload = self.compiled.workload
-        self.synopsis = pick(self.session, self.dataset, workload, self.archive.name[2])
         guesses = self._guesses()
         if guesses is None:
             return ENTANGLED
         whole = passed.rounded(guesses)
-        if not self.settings.strict and self.settings.accuracy is None:
-            return self._unverified(whole)
-        why = refused(self.compiled, self.synopsis)
-        if why:
-            return why
-        told = verifier_of(self.session, self.compiled, self.settings, self.archive, self.synopsis)
-        if isinstance(told, str):
-            return told
         gates = self.session._learned.gates
         names = passed.names(self.archive, self.synopsis, workload)
         values = [int(value) for block in whole for value in block.reshape(-1)]
@@ -297,14 +289,13 @@ class _Asking:
         if left and opened(self.session, self.synopsis, len(left)) is None:
             gates.pop(self._name, None)  # all of them pass one gate, or none has passed
             left = asked
-        why = (
-            foreseen(self.session, self.archive, self.synopsis, self.compiled, guesses, told)
-            if left
-            else ""
-        )
-        if why:
-            return self._learn(why)
         record = record_of(self.session, self.synopsis, workload)
+        if left:
+            why = foreseen(
+                self.session, self.archive, self.synopsis, self.compiled, guesses, told, record
+            )
+            if why:
+                return self._learn(why)
         for name, query, guess in left:
             known = self._gate(told)
             known.asked += 1
@@ -313,7 +304,7 @@ class _Asking:
                 return self._learn("the guess was far off")
             passed.note(self.session, name, guess, known)
             record.spare(guess, told.threshold)
-        return self._near(whole, bounds(workload, told.most(self.settings.confidence)))
+        return self._near(whole, noises)
 
     def _near(self, whole: list[NDArray[np.int64]], noises: tuple[Noise, ...]) -> Release:
         """Guesses that passed a gate, with what it promises."""
@@ -323,11 +314,15 @@ class _Asking:
         )
         return self._built(Answered(tuple(whole), noises, len(self.synopsis.charges)))
 
-    def _unverified(self, whole: list[NDArray[np.int64]]) -> Release:
-        """Guesses without errors or intervals."""
+    def _unverified(self) -> Release | str:
+        """Guesses as they are, without errors or intervals; no gate is asked."""
+        guesses = self._guesses()
+        if guesses is None:
+            return ENTANGLED
         noises = exact(self.compiled.workload)
         self.notes.append(UNVERIFIED)
-        built = self._built(Answered(tuple(whole), noises, len(self.synopsis.charges)))
+        whole = tuple(passed.rounded(guesses))
+        built = self._built(Answered(whole, noises, len(self.synopsis.charges)))
         unknown = nothing(built.stderr)
         return dataclasses.replace(built, stderr=unknown, low=unknown, high=unknown)
 

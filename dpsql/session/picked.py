@@ -138,9 +138,9 @@ def outlook(
         return PURE
     own = found = archive.find(workload)
     others = session._earlier.others(session.ledger, *archive.name[1:])
-    unread: list[int] = []
+    held, unread = set(archive.held(synopsis.charges)), list[int]()
     for seq in synopsis.charges:
-        if archive.holds(seq) or others.stored(seq) is None:
+        if seq in held or others.stored(seq) is None:
             continue  # held, or the ledger could not keep it
         try:
             session.ledger.reads.rise(session.user, name, seq)
@@ -149,7 +149,7 @@ def outlook(
         unread.append(seq)
         if not synopsis.rounds:
             found = better(found, others.alone(workload, seq))
-    if not unread and not any(map(archive.holds, synopsis.charges)):
+    if not unread and not held:
         return "what was measured for it is lost: drop it, and make another"
     reads = tuple(unread)
     taken = _taken(session, compiled, archive, reads) if reads else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -125,6 +126,31 @@ def test_exact_marginals_of_a_product_give_the_product():
     fit = fitted(DOMAIN, 1e4, tables)
     expected = 1e4 * np.einsum("i,j,k->ijk", *shares)
     assert np.abs(fit.state.dense() - expected).max() < 0.1
+
+
+@pytest.mark.parametrize("margins_off", [False, True])
+def test_single_columns_are_fitted_at_once_however_many_values_they_have(margins_off):
+    """Nearly all rows have one of 20,000 values, and noise is far above all other counts: steps
+    that one large count holds back would not end."""
+    draw, domain = np.random.default_rng(6), Domain(("many", "few"), (20_000, 3))
+    tables = []
+    for name, size in zip(domain.names, domain.sizes, strict=True):
+        rows = np.zeros(size)
+        rows[:3] = 9000, 800, 200
+        values = rows + draw.normal(0, 30, size)
+        values -= values.mean() if margins_off else 0.0
+        tables.append(replace(whole(domain, [name], values, 900.0), centred=margins_off))
+    fit = fitted(domain, 1e4, tables)
+    assert fit.ended and fit.orders[0].steps <= 1 and fit.away < 1e-3
+    assert fit.state.marginal(["many"])[0] == pytest.approx(9000, abs=200)
+
+
+def test_counts_that_are_all_far_below_0_are_fitted():
+    """A few rows, and noise that hides them: no chance is lost to underflow."""
+    sized = zip(DOMAIN.names, DOMAIN.sizes, strict=True)
+    tables = [whole(DOMAIN, [name], np.full(size, -1e4), 1e-2) for name, size in sized]
+    fit = fitted(DOMAIN, 1.0, tables)
+    assert fit.state.dense() == pytest.approx(np.full(DOMAIN.sizes, 1 / DOMAIN.cells))
 
 
 def test_the_fit_of_a_chain_in_small_cliques_is_that_of_all_cells(monkeypatch):

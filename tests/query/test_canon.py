@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpsql.query import canon
 from dpsql.query.canon import families
 from tests.mechanisms.measured import matrix, workload
 
@@ -40,6 +41,31 @@ def test_counts_have_one_key_just_when_they_count_the_same_cells(one, other):
     """The judge is the matrix of both queries over all cells."""
     first, second = (matrix(workload(counted(parts))) for parts in (one, other))
     assert (keys(counted(one)) == keys(counted(other))) == bool((first == second).all())
+
+
+def both_ways(parts):
+    """What is found of a count as a conjunction, and as any other query."""
+    asked = workload(counted(parts))
+    (block,) = asked.blocks
+    ((_, grouping, _, weight),) = canon.parts(block)
+    other = canon._any(asked, block, grouping, weight)
+    assert other is not None
+    return canon._conjunction(block, grouping, weight), other
+
+
+def test_conditions_on_a_column_each_are_a_conjunction():
+    assert both_ways([(0, "sex = 'f'"), (1, "age > 2"), (1, "age < 4")])[0] is not None
+    assert both_ways([(0, "sex = 'f' OR age > 2")])[0] is None
+
+
+@settings(max_examples=150, deadline=None)
+@given(conditions)
+def test_a_conjunction_is_the_same_however_it_is_found(parts):
+    sooner, other = both_ways(parts)
+    if sooner is not None:
+        assert sooner.key == other.key
+        assert (sooner.factor, sooner.shape) == (other.factor, other.shape)
+        assert sooner.origin.tolist() == other.origin.tolist()
 
 
 @settings(max_examples=60, deadline=None)

@@ -91,3 +91,6 @@ def test_little_evidence_and_guesses_that_passed_speak_against_it() -> None:
         assert record.ratio == 1 or guess == 19
         record.spare(guess, 10)
     assert record.ratio == 0
+    for _ in range(1024):  # those are forgotten, and these say nothing
+        record.spare(11, 10)
+    assert record.ratio == 1

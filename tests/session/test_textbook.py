@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dpsql.accounting import synopses
 from dpsql.errors import BudgetExceeded, UsageError
 from dpsql.mechanisms.steps import STEPS
 from dpsql.session import Session
@@ -72,12 +73,18 @@ def test_a_guess_that_is_far_off_is_measured_alone_and_stepped_towards(
     assert after > 1.7 * before if step == "projection" else before < after < 1.1 * before
 
 
+@pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("step", STEPS)
-def test_another_process_takes_the_same_steps(uneven: Session, town: Any, step: str) -> None:
+def test_another_process_takes_the_same_steps(
+    uneven: Session, town: Any, step: str, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them, where the ledger has not kept what came of them."""
     made(uneven, step=step)
-    for age in (3, 4):
+    for age in (3, 4, 5):
         uneven.answer(f"{FAR} AND age <> {age}", **ASKED)
     said = [uneven.answer(sql, strict=False, **ASKED).rows for sql in (NEAR_IT, NOT_TOLD)]
+    if not kept:
+        monkeypatch.setattr(synopses.Synopses, "fit", lambda *_: None)
     with opened(town, uneven.database) as other:
         again = [other.answer(sql, strict=False, **ASKED).rows for sql in (NEAR_IT, NOT_TOLD)]
     assert again == said

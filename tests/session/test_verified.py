@@ -12,7 +12,7 @@ import pytest
 from dpsql.errors import UsageError
 from dpsql.mechanisms.verifier import measured
 from dpsql.release import Release
-from dpsql.session import Session, learned
+from dpsql.session import Session, learned, picked
 from dpsql.session.synopses import Learned
 from tests.session.test_synopsis import COLUMNS, NOT_TOLD, filled, opened
 
@@ -61,7 +61,7 @@ def test_guesses_just_out_of_reach_of_each_gate_seldom_pass_in_a_whole_session(
     right = truth(session, NOT_TOLD)
 
     def guesses(asking: Any) -> list[np.ndarray[Any, Any]]:
-        told = learned.verifier_of(
+        told = picked.verifier_of(
             asking.session, asking.compiled, asking.settings, asking.archive, asking.synopsis
         )
         assert not isinstance(told, str)
