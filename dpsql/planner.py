@@ -29,7 +29,16 @@ from dpsql.mechanisms.finest import alike, largest
 from dpsql.mechanisms.found import Found
 from dpsql.mechanisms.law import nominal
 from dpsql.mechanisms.noises import WORTH, Alike, Noise, error
-from dpsql.mechanisms.plans import factorized, least_possible, of_one_group, runs, tabled
+from dpsql.mechanisms.plans import (
+    best,
+    better,
+    factorized,
+    implicit,
+    least_possible,
+    of_one_group,
+    settled,
+    tabled,
+)
 from dpsql.query.canon import families
 from dpsql.query.linear import Workload
 from dpsql.query.strategy import Strategy
@@ -98,12 +107,15 @@ class Asked:
 
         One in the space of the questions where these are few, which is the best, or nearly; else a
         residual plan; else, where that is soon planned or it is `named`, the former; else one for
-        the aggregates of a group, which all groups share. Intervals of very many values of a column
-        have a tree.
+        the aggregates of a group, which all groups share. More queries than are mixed may have
+        products of matrices, or a tree, which are never written out.
         """
-        found = runs(workload, dataset, largest=self.largest) if self.most else None
-        if found is not None:
+        found = implicit(workload, dataset, largest=self.largest) if self.most else None
+        if found is not None and settled(found):
             return found
+        return better(found, self._written(workload, dataset, named))
+
+    def _written(self, workload: Workload, dataset: Dataset, named: bool) -> Plan | None:
         if self.plans(workload, self.queries):
             return factorized(workload, dataset, largest=self.largest)
         tables = tabled(workload, largest=self.largest) if self.tables else None
@@ -227,13 +239,12 @@ def as_precise(whole: Choice, workload: Workload, dataset: Dataset, terms: Terms
 
     The whole is a script's, which has a strategy in the space of its questions, or a tree.
     """
-    from dpsql.mechanisms.factorization import Factored
-    from dpsql.mechanisms.levels import Leveled
+    from dpsql.mechanisms.marginals import Marginals
 
-    assert isinstance(whole.plan, Factored | Leveled)
+    assert whole.plan is not None and not isinstance(whole.plan, Marginals)
     worst = whole.plan.largest
-    tree = runs(workload, dataset, largest=worst)
-    plan = tree or factorized(workload, dataset, largest=worst)
+    plan = best(workload, dataset, largest=worst)
+    assert not isinstance(plan, Marginals)
     if plan is None:
         heaviest = max((w.largest for b in workload.blocks for w in b.weights), default=1)
         least = math.sqrt(moved(workload, dataset).squared) / max(heaviest, 1)

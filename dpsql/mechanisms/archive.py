@@ -342,7 +342,7 @@ class Archive:
             assert stored is not None
             if stored.apart and not chosen[1:]:
                 return alone(stored)
-            if stored.picked is not None:
+            if stored.picked is not None or stored.grids:
                 return None
             variance = variance_of(stored.law)
             mixes += [(mix, len(listed) + mix.first, variance) for mix in stored.mixes]

@@ -14,6 +14,7 @@ it for prefixes and ranges; where it is found no formula errs less, and none is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.largest import smallest_largest
-from dpsql.mechanisms.optimum import Optimum, optimum
+from dpsql.mechanisms.optimum import Optimum, optimum, svd_bound
 from dpsql.mechanisms.rows import Listed as Given
 from dpsql.mechanisms.separable import Rows
 from dpsql.mechanisms.strategy_cache import StrategyCache, folder, key
@@ -30,6 +31,7 @@ from dpsql.query.axis import Axis, Haar, Listed, Toeplitz, haar_levels
 
 Floats: TypeAlias = NDArray[np.float64]
 
+BOUND = 1 << 10  # cells whose columns give a bound on every strategy
 OPTIMAL = 1 << 9  # atoms for which the optimum is found in a second
 FIRST = 1 << 11  # and its first step in seconds
 _CACHED = 1 << 8  # atoms of strategies that are kept on disk
@@ -43,15 +45,16 @@ _FULL = 1e-5  # of the largest diagonal entry, lent to directions that nobody as
 @dataclass(frozen=True, slots=True, eq=False)
 class Along:
     """A strategy of an axis: its name, its matrix, and the squared error of each row, of columns of
-    length 1."""
+    length 1; and what no strategy's error is `below`, by the weights that it was made for."""
 
     name: str
     axis: Axis
     errors: Floats
+    below: float
 
     @classmethod
-    def of(cls, name: str, axis: Axis, rows: Rows) -> Along:
-        return cls(name, axis, rows.norms(axis) * float(axis.norms.max()))
+    def of(cls, name: str, axis: Axis, rows: Rows, below: float) -> Along:
+        return cls(name, axis, rows.norms(axis) * float(axis.norms.max()), below)
 
     def error(self, weights: Floats, largest: bool) -> float:
         """The sum of weighted squared errors, or the largest of those with a weight."""
@@ -69,12 +72,33 @@ def along(rows: Rows, weights: Floats, largest: bool) -> list[Along]:
 def _tried(rows: Rows, weights: Floats, largest: bool) -> Iterator[Along]:
     size = rows.atoms
     if size <= FIRST:
-        yield Along.of("optimum", _optimal(rows, weights, largest), rows)
+        yield Along.of("optimum", *_optimal(rows, weights, largest))
         return
-    yield Along.of("identity", Toeplitz(_one(1), _one(size)), rows)
-    yield Along.of("Haar", haar(rows, weights), rows)
+    below = 0.0 if largest else bound(rows, weights)
+    yield Along.of("identity", Toeplitz(_one(1), _one(size)), rows, below)
+    yield Along.of("Haar", haar(rows, weights), rows, below)
     for name, even in (("square root", False), ("square root, normalised", True)):
-        yield Along.of(name, root(size, even), rows)
+        yield Along.of(name, root(size, even), rows, below)
+
+
+def bound(rows: Rows, weights: Floats) -> float:
+    """A bound from below on the weighted squared error of every strategy.
+
+    That of running counts alike has a closed form, the singular values of all prefixes; else the
+    one at equal weights on some of the atoms, evenly spread.
+    """
+    count = rows.count
+    running = count == len(rows.low) == int(rows.high.max()) and not rows.low.any()
+    if running and np.allclose(weights, weights[0], rtol=1e-9) and (rows.weight == 1.0).all():
+        angles = (2 * np.arange(count) + 1) * (math.pi / (4 * count + 2))
+        return float(weights.min() * (0.5 / np.sin(angles)).sum() ** 2 / count)
+    some = np.linspace(0, rows.atoms - 1, min(rows.atoms, BOUND)).astype(int)
+    gram, step = np.zeros((len(some),) * 2), max((1 << 22) // rows.atoms, 1)
+    for start in range(0, count, step):
+        own = np.arange(start, min(start + step, count))
+        each = rows.some(own).dense()[:, some]
+        gram += (each.T * weights[own]) @ each
+    return svd_bound(gram, 1.0) ** 2
 
 
 def _one(size: int) -> NDArray[np.int64]:
@@ -111,24 +135,28 @@ def haar(rows: Rows, weights: Floats) -> Haar:
     return Haar(rows.atoms, tuple(np.rint(factors / factors.min() * 64).astype(int).tolist()))
 
 
-def _optimal(rows: Rows, weights: Floats, largest: bool) -> Listed:
-    """The optimum in whole numbers."""
+def _optimal(rows: Rows, weights: Floats, largest: bool) -> tuple[Listed, Rows, float]:
+    """The optimum in whole numbers, and what no error is below."""
     size = rows.atoms
     if size == 1:
-        return Listed(np.ones((1, 1), np.int64))
+        one, alone = Listed(np.ones((1, 1), np.int64)), rows.weight**2
+        return one, rows, float(alone.max() if largest else weights @ alone)
+    much = 1.0 if largest else float(weights.sum())
     if largest:
         dense = rows.dense()
         name = key("largest error along an axis", gap=_WORST, rows=dense)
-        found = _kept(
-            name, size, lambda: smallest_largest(Given(dense), gap=_WORST, most=_most(size))
-        )
+        steps = _STEPS if size <= _CACHED else _LONG
+        found = _kept(name, size, lambda: smallest_largest(Given(dense), gap=_WORST, most=steps))
     else:
-        gram = rows.gram(weights / weights.sum())
-        gram.flat[:: size + 1] += _FULL * float(np.diagonal(gram).max())
+        gram = rows.gram(weights / much)
+        lent = _FULL * float(np.diagonal(gram).max())
+        if np.linalg.matrix_rank(gram, hermitian=True) < size:
+            gram.flat[:: size + 1] += lent
+            much = 0.0  # of another workload there is another bound
         gap = _GAP if size <= OPTIMAL else 1.0
         name = key("weighted error along an axis", gap=gap, gram=gram)
         found = _kept(name, size, lambda: optimum(gram, 1.0, gap=gap))
-    return _whole(found.matrix)
+    return _whole(found.matrix), rows, much * found.lower**2
 
 
 def _whole(matrix: Floats) -> Listed:

@@ -7,6 +7,7 @@ the variance of z. A query is a sum over the table of which it errs least.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -110,6 +111,15 @@ class Told:
         self._split: dict[str, Separable | None] = {}
         self._found: dict[tuple[str, int], _Found | None] = {}
 
+    @property
+    def least(self) -> float:
+        """The standard error of a cell of the table that is known best, about."""
+        found = []
+        for grid, along in zip(self.grids, self._along, strict=True):
+            each = [own.axis.turned(np.eye(1, own.axis.size))[0] for own in along.values()]
+            found.append(math.prod(math.sqrt(row @ row) for row in each) / grid.factor)
+        return min(found)
+
     def spreads(self, workload: Workload) -> tuple[Spread, ...]:
         """What is known of each SELECT of a workload."""
         self._look(workload)
@@ -192,15 +202,16 @@ class Told:
             times[own.place, at] = own.times
             rows[:, own.place, at] = own.rows
         inner = times[:, :, None] * times[:, None, :]
-        for each, some in zip(along, rows, strict=True):
-            inner = inner * each.inner(some)
+        for axis, some in zip(along, rows, strict=True):
+            inner = inner * axis.inner(some)
         return inner
 
     def variances(self, found: _Found) -> Floats:
         """Those of some queries."""
         along = self._along[found.grid].values()
         each = [own.norms[rows] for own, rows in zip(along, found.rows, strict=True)]
-        return np.multiply.reduce([np.full(found.rows.shape[1], found.times**2), *each])
+        product: Floats = np.multiply.reduce([np.full(found.rows.shape[1], found.times**2), *each])
+        return product
 
 
 class Grids:

@@ -2,10 +2,10 @@
 
 OPT_x and OPT_+ of McKenna, Miklau, Hay, Machanavajjhala 2018 (arXiv:1808.03537). Queries that are
 products of rows along each column (`separable`) are answered through a product of matrices
-(`grids`), of which each is the best one there while the others stay: a family f errs by w_f times the product
-over its axes of tr(G_f,i X_i^-1), so that along one axis its rows count with the product of the
-others. The columns of one axis are what `formulas` has for it, so that a workload on one column is
-a product as well, whose strategy is a matrix of any length that is never written out.
+(`grids`), of which each is the best one there while the others stay: a family f errs by w_f times
+the product over its axes of tr(G_f,i X_i^-1), so that along one axis its rows count with the
+product of the others. For each axis `formulas` has the matrices, so that a workload on one column
+is a product as well, through a matrix of any length that is never written out.
 
 Families of different columns may have products of their own, each with its part of the price: in
 proportion to the root of its error for the least sum, to the error for the least largest. Products
@@ -26,7 +26,9 @@ from numpy.typing import NDArray
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.gridded import Gridded
 from dpsql.accounting.stored import Stored
-from dpsql.mechanisms.formulas import Along, along
+from dpsql.mechanisms.cells import ANSWERS
+from dpsql.mechanisms.cells import CELLS as FEW
+from dpsql.mechanisms.formulas import BOUND, Along, along
 from dpsql.mechanisms.found import Answered
 from dpsql.mechanisms.grids import Grids, Told
 from dpsql.mechanisms.law import stddev
@@ -49,7 +51,6 @@ CELLS = 1 << 20  # of a table
 PARTS = 6  # sets of columns for which unions of products are looked for
 _ROUNDS = 2  # in which the strategies of all axes are looked for
 _FINE = 1 << 6  # of the smallest factor: parts of the price are realised within 1 / 64
-_BOUND = 1 << 10  # cells whose columns give a bound on every strategy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +65,7 @@ class Asked:
 class Draft:
     """A product for some families, by their numbers: their columns' atoms, the strategies along
     each, and the error at a sensitivity of 1; and by name that of all products that were compared.
+    No strategy errs less than `below`, which is 0 where the families are no product themselves.
     """
 
     places: tuple[int, ...]
@@ -71,6 +73,7 @@ class Draft:
     along: Mapping[str, Along]
     error: float
     priced: Mapping[str, float]
+    below: float
 
     @property
     def moved(self) -> int:
@@ -94,6 +97,11 @@ class Products:
     ratio: float | None
     largest: bool
     priced: tuple[tuple[str, float], ...]
+
+    @property
+    def lone(self) -> bool:
+        """Whether it is about one column."""
+        return len({name for grid in self.told.grids for name in grid.classes}) == 1
 
     def spreads(self, law: Gaussian, asked: Workload | None = None) -> tuple[Spread, ...]:
         """What will be known of each SELECT's answers, or of a part, as it is `asked`."""
@@ -147,15 +155,21 @@ def _gridded(strategy: Strategy, values: Sequence[NDArray[Any]]) -> tuple[Gridde
     return tuple(Gridded.of(part, noisy) for part, noisy in zip(parts, values, strict=True))
 
 
-def products(workload: Workload, *, largest: bool = False) -> Products | None:
-    """The products of least weighted, or `largest`, squared error for a workload.
+def products(workload: Workload, moved: int, *, largest: bool = False) -> Products | None:
+    """The products of least weighted, or `largest`, squared error for a workload, which a row moves
+    by the root of `moved`.
 
-    None where a query is no product, or where a table would be too large.
+    None where a query is no product, where a table would be too large, where the optimum over all
+    cells is soon found, and where no row counts twice: then the questions err least as they are.
     """
-    asked = _asked(workload, largest)
+    heaviest = max((w.largest for block in workload.blocks for w in block.weights), default=0)
+    asked = _asked(workload, largest) if moved > heaviest**2 else None
     if asked is None:
         return None
     sizes = dict(zip(workload.domain.names, workload.domain.sizes, strict=True))
+    cells = math.prod(each.count for each in _all_atoms(asked, sizes).values())
+    if cells <= FEW and workload.size <= ANSWERS:
+        return None
     found = _union(asked, sizes, largest)
     if found is None:
         return None
@@ -163,8 +177,9 @@ def products(workload: Workload, *, largest: bool = False) -> Products | None:
     strategy = _strategy(workload, best, largest)
     told = Told(_gridded(strategy, [np.zeros((p.size, 1), np.int64) for p in strategy.parts]))
     rmse = math.sqrt(_together(best, largest))
-    lower = 0.0 if largest else math.sqrt(_bound(asked, sizes))
-    ratio = max(1.0, rmse / lower) if lower else None
+    below = best[0].below if len(best) == 1 else 0.0
+    lower = below if below or largest else _bound(asked, sizes)
+    ratio = max(1.0, rmse / math.sqrt(lower)) if lower else None
     listed = sorted(priced.items(), key=lambda item: item[1])
     return Products(workload, strategy, told, rmse, ratio, largest, tuple(listed))
 
@@ -241,9 +256,10 @@ def _draft(
         return None
     if any(each.count > LONGEST for each in atoms.values()):
         return None
-    error, chosen = 0.0, dict[str, Along]()
-    priced: dict[str, float] = {}
+    chosen: dict[str, Along] = {}
+    priced, used = dict[str, float](), dict[str, Floats]()
     worth = np.array([each.worth for each in some])
+    error = float(worth.max() if largest else worth.sum())  # of a total alone
     factors = {name: np.ones(len(some)) for name in names}  # of each family along each axis
     for _ in range(_ROUNDS if len(names) > 1 else 1):
         for name in names:
@@ -252,6 +268,7 @@ def _draft(
             weights = np.zeros(rows[name].count)
             for own, much in zip(where[name], each, strict=True):
                 weights[own] += much
+            used[name] = weights
             for tried in reversed(along(rows[name], weights, largest)):
                 added = (tried.errors[own] for own in where[name])
                 factors[name] = np.array([some.max() if largest else some.sum() for some in added])
@@ -260,7 +277,20 @@ def _draft(
                 error = float(errors.max() if largest else errors.sum())
                 if len(chosen) == len(names):
                     priced[" x ".join(f"{chosen[of].name} of {of}" for of in names)] = error
-    return Draft(tuple(places), atoms, chosen, error, priced)
+    below, kinds = 0.0, [len({own.start for own in where[name]}) for name in names]
+    if math.prod(kinds) == len(some) and np.allclose(worth, worth[0], rtol=1e-9):
+        # all combinations of some rows of each column: gamma_F, and gamma_2, multiply
+        below = error * (1.0 - 1e-9)
+        for name in names:
+            each = chosen[name]
+            below *= each.below / each.error(used[name], largest)
+    return Draft(tuple(places), atoms, chosen, error, priced, below)
+
+
+def _all_atoms(asked: Sequence[Asked], sizes: Mapping[str, int]) -> dict[str, Atoms]:
+    """The atoms of each column that is asked about."""
+    names = sorted({name for each in asked for name in each.split.along})
+    return {name: _along(asked, name, sizes[name])[0] for name in names}
 
 
 def _along(some: Sequence[Asked], name: str, size: int) -> tuple[Atoms, Rows, list[slice]]:
@@ -313,31 +343,22 @@ def _counted(workload: Workload, atoms: Mapping[str, Atoms]) -> Workload:
 
 
 def _bound(asked: Sequence[Asked], sizes: Mapping[str, int]) -> float:
-    """A bound from below on the weighted squared error of every strategy.
-
-    That of running counts alone has a closed form, the singular values of all prefixes; else the
-    one at equal weights on some of the cells, evenly spread.
-    """
-    names = sorted({name for each in asked for name in each.split.along})
-    listed = {name: _along(asked, name, sizes[name]) for name in names}
-    if len(names) == 1:
-        rows = listed[names[0]][1]
-        running = not rows.low.any() and rows.count == len(asked) == int(rows.high.max())
-        if running and len({each.worth for each in asked}) == 1:
-            angles = (2 * np.arange(rows.count) + 1) * (math.pi / (4 * rows.count + 2))
-            return float(asked[0].worth * (0.5 / np.sin(angles)).sum() ** 2 / rows.count)
+    """A bound from below on the weighted squared error of every strategy: the one at equal weights
+    on some of the cells, evenly spread."""
+    listed = _all_atoms(asked, sizes)
+    names = list(listed)
     chosen: dict[str, Ints] = {}
-    most = _BOUND
-    for left, name in enumerate(sorted(names, key=lambda name: listed[name][0].count)):
+    most = BOUND
+    for left, name in enumerate(sorted(names, key=lambda name: listed[name].count)):
         share = max(int(most ** (1 / (len(names) - left)) + 1e-9), 1)
-        first = listed[name][0].first
+        first = listed[name].first
         chosen[name] = first[np.linspace(0, len(first) - 1, min(share, len(first))).astype(int)]
         most //= len(chosen[name])
     cells = {name: chosen[name] for name in names}
     shape = [len(cells[name]) for name in names]
     gram = np.zeros((math.prod(shape),) * 2)
-    for start in range(0, len(asked), _BOUND):
-        rows_of = [_on_cells(each, cells, shape) for each in asked[start : start + _BOUND]]
+    for start in range(0, len(asked), BOUND):
+        rows_of = [_on_cells(each, cells, shape) for each in asked[start : start + BOUND]]
         each = np.concatenate(rows_of)
         gram += each.T @ each
     return float(svd_bound(gram, 1.0) ** 2)

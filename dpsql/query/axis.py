@@ -134,13 +134,15 @@ class Toeplitz:
 
     def measured(self, table: NDArray[Any]) -> NDArray[Any]:
         """M x of (..., size), exact: in parts of so few bits that rounding cannot err."""
-        left, found, shift = table * self.scales.astype(table.dtype), None, 0
+        left: NDArray[Any] = table * self.scales.astype(table.dtype)
+        found: NDArray[Any] | None = None
+        shift = 0
         if len(self.steps) == 1:
             return left * int(self.steps[0])
         while True:
             last = not left.size or int(np.abs(left).max()) < 1 << _LIMB
             part = left if last else left & ((1 << _LIMB) - 1)
-            each = np.rint(_convolved(self.steps * 1.0, part.astype(np.float64)))
+            each = np.rint(_convolved(self.steps.astype(np.float64), part.astype(np.float64)))
             whole = each.astype(np.int64).astype(table.dtype) << shift
             found = whole if found is None else found + whole
             if last:
@@ -205,7 +207,8 @@ class Haar:
     @property
     def inner(self) -> int:
         """No two columns have an inner product below it."""
-        return self.factors[-1] ** 2 - max((f * f for f in self.factors[:-1]), default=0)
+        most: int = max(self.factors[:-1], default=0)
+        return int(self.factors[-1] ** 2 - most**2)
 
     @property
     def reach(self) -> int:
