@@ -32,14 +32,15 @@ from dpsql.mechanisms.noises import WORTH, Alike, Noise, error
 from dpsql.mechanisms.plans import (
     best,
     better,
+    compared,
     factorized,
     implicit,
     least_possible,
     of_one_group,
     settled,
+    soon,
     tabled,
 )
-from dpsql.query.canon import families
 from dpsql.query.linear import Workload
 from dpsql.query.strategy import Strategy
 from dpsql.release import DEFAULT_SHARE, Candidate, Cost
@@ -110,33 +111,20 @@ class Asked:
         the aggregates of a group, which all groups share. More queries than are mixed may have
         products of matrices, or a tree, which are never written out.
         """
+        few = soon(workload, self.queries, self.most)
+        tables = tabled(workload, largest=self.largest) if self.tables and not few else None
+        if tables is not None:
+            return tables
         found = implicit(workload, dataset, largest=self.largest) if self.most else None
         if found is not None and settled(found):
             return found
-        return better(found, self._written(workload, dataset, named))
-
-    def _written(self, workload: Workload, dataset: Dataset, named: bool) -> Plan | None:
-        if self.plans(workload, self.queries):
-            return factorized(workload, dataset, largest=self.largest)
-        tables = tabled(workload, largest=self.largest) if self.tables else None
-        if tables is not None:
-            return tables
-        if named or self.plans(workload, WIDER):
-            return factorized(workload, dataset, largest=self.largest)
+        if few or named or soon(workload, WIDER, self.most):
+            return better(found, factorized(workload, dataset, largest=self.largest))
         alone = of_one_group(workload)
-        if alone is None or workload.size > LARGE or not self.plans(alone, WIDER):
-            return None
-        return factorized(workload, dataset, largest=self.largest, grouped=True)
-
-    def plans(self, workload: Workload, queries: int) -> bool:
-        """Whether to look for a strategy: at what the cells and the queries make of it."""
-        if workload.size > queries:
-            return False
-        sizes: dict[str, int] = {}
-        for family in (f for listed in families(workload) for f in listed if f is not None):
-            for name, size in zip(family.classes, family.shape, strict=True):
-                sizes[name] = max(size, sizes.get(name, 1))
-        return math.prod(sizes.values()) * workload.size**2 <= self.most
+        if alone is None or workload.size > LARGE or not soon(alone, WIDER, self.most):
+            return found
+        grouped = factorized(workload, dataset, largest=self.largest, grouped=True)
+        return better(found, grouped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +273,10 @@ def candidates(
             choice = _choice(name, workload, dataset, asked, terms)
         paid = None if charged is None else charged(choice)
         rms = error(workload, choice.noises(workload))
-        ratio = None if choice.plan is None else least_possible(choice.plan, dataset)
-        found.append(Candidate(name, choice.price, rms, paid, ratio))
+        plan = choice.plan
+        ratio = None if plan is None else least_possible(plan, dataset)
+        tried = () if plan is None else compared(plan, rms)
+        found.append(Candidate(name, choice.price, rms, paid, ratio, tried))
     return tuple(found)
 
 

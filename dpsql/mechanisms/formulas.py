@@ -72,12 +72,13 @@ def along(rows: Rows, weights: Floats, largest: bool) -> list[Along]:
 def _tried(rows: Rows, weights: Floats, largest: bool) -> Iterator[Along]:
     size = rows.atoms
     if size <= FIRST:
-        yield Along.of("optimum", *_optimal(rows, weights, largest))
+        yield Along.of("numerical optimum", *_optimal(rows, weights, largest))
         return
     below = 0.0 if largest else bound(rows, weights)
     yield Along.of("identity", Toeplitz(_one(1), _one(size)), rows, below)
     yield Along.of("Haar", haar(rows, weights), rows, below)
-    for name, even in (("square root", False), ("square root, normalised", True)):
+    for kind, even in (("", False), (" of like columns", True)):
+        name = f"square-root Toeplitz{kind}"
         yield Along.of(name, root(size, even), rows, below)
 
 

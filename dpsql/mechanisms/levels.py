@@ -158,7 +158,7 @@ def leveled(workload: Workload, moved: int, *, largest: bool = False) -> Leveled
     measured = _measured(name, cuts, factors, branching)
     total = most if largest else 1.0  # of weights, which are all 1 then
     errors = [math.sqrt(each / total) for each, _ in tried]
-    names = [f"tree of {many} of {name}" for many in BRANCHINGS]
+    names = [f"tree of {many} on {name}" for many in BRANCHINGS]
     priced = tuple(zip(names, errors, strict=True))
     return Leveled(workload, measured, errors[at], largest, priced)
 

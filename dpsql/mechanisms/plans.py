@@ -203,6 +203,29 @@ def _of_both(found: Products | None, tree: Leveled | None) -> Implicit | None:
     return dataclasses.replace(better, priced=priced, ratio=ratio)
 
 
+def compared(plan: Plan, rms: float) -> tuple[tuple[str, float], ...]:
+    """The strategies by formula that were compared, with the error of each where that of the one
+    that was taken is `rms`; the best first."""
+    from dpsql.mechanisms.levels import Leveled
+    from dpsql.mechanisms.products import Products
+
+    if not isinstance(plan, Leveled | Products):
+        return ()
+    return tuple((name, rms * error / plan.rmse) for name, error in plan.priced)
+
+
+def soon(workload: Workload, queries: int, most: int) -> bool:
+    """Whether a strategy that is written out is soon found: of so many queries, whose square times
+    what cells they tell apart, about, is no more than `most`."""
+    if workload.size > queries:
+        return False
+    sizes: dict[str, int] = {}
+    for family in (f for listed in families(workload) for f in listed if f is not None):
+        for name, size in zip(family.classes, family.shape, strict=True):
+            sizes[name] = max(size, sizes.get(name, 1))
+    return math.prod(sizes.values()) * workload.size**2 <= most
+
+
 def of_one_group(workload: Workload) -> Workload | None:
     """What each block counts of a group, whatever its groups are; None for one thing each."""
     if max((len(block.weights) for block in workload.blocks), default=0) < 2:

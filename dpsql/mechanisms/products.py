@@ -160,11 +160,12 @@ def products(workload: Workload, moved: int, *, largest: bool = False) -> Produc
     by the root of `moved`.
 
     None where a query is no product, where a table would be too large, where the optimum over all
-    cells is soon found, and where no row counts twice: then the questions err least as they are.
+    cells is soon found or a residual plan is, and where no row counts twice: then the questions err
+    least as they are.
     """
     heaviest = max((w.largest for block in workload.blocks for w in block.weights), default=0)
     asked = _asked(workload, largest) if moved > heaviest**2 else None
-    if asked is None:
+    if asked is None or not _crossing(asked):
         return None
     sizes = dict(zip(workload.domain.names, workload.domain.sizes, strict=True))
     cells = math.prod(each.count for each in _all_atoms(asked, sizes).values())
@@ -195,6 +196,16 @@ def _asked(workload: Workload, largest: bool) -> list[Asked] | None:
         worth = float(flat[place[: family.met]].mean()) * (family.factor * split.times) ** 2
         found.append(Asked(split, worth))
     return found
+
+
+def _crossing(asked: Sequence[Asked]) -> bool:
+    """Whether rows differ along some column: of tables by the same keys a residual plan is the
+    best, and of one table the best noise for a group."""
+    found: dict[str, set[bytes]] = {}
+    for each in asked:
+        for name, bundle in each.split.along.items():
+            found.setdefault(name, set()).add(bundle.key)
+    return any(len(keys) > 1 for keys in found.values())
 
 
 def _together(drafts: Sequence[Draft], largest: bool) -> float:
@@ -276,7 +287,7 @@ def _draft(
                 errors = np.multiply.reduce([worth, *factors.values()])
                 error = float(errors.max() if largest else errors.sum())
                 if len(chosen) == len(names):
-                    priced[" x ".join(f"{chosen[of].name} of {of}" for of in names)] = error
+                    priced[" x ".join(f"{chosen[of].name} on {of}" for of in names)] = error
     below, kinds = 0.0, [len({own.start for own in where[name]}) for name in names]
     if math.prod(kinds) == len(some) and np.allclose(worth, worth[0], rtol=1e-9):
         # all combinations of some rows of each column: gamma_F, and gamma_2, multiply

@@ -208,7 +208,8 @@ class Haar:
     def inner(self) -> int:
         """No two columns have an inner product below it."""
         most: int = max(self.factors[:-1], default=0)
-        return int(self.factors[-1] ** 2 - most**2)
+        least: int = self.factors[-1] ** 2 - most**2
+        return least
 
     @property
     def reach(self) -> int:
