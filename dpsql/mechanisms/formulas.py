@@ -32,8 +32,8 @@ from dpsql.query.axis import Axis, Haar, Listed, Toeplitz, haar_levels
 Floats: TypeAlias = NDArray[np.float64]
 
 BOUND = 1 << 10  # cells whose columns give a bound on every strategy
-OPTIMAL = 1 << 9  # atoms for which the optimum is found in a second
-FIRST = 1 << 11  # and its first step in seconds
+OPTIMAL = 1 << 10  # atoms for which the optimum is found in a second or few
+FIRST = 1 << 11  # and its first step, which has no like for the largest error
 _CACHED = 1 << 8  # atoms of strategies that are kept on disk
 _GRID = 1 << 13  # of the largest entry of a matrix
 _SCALES = 1 << 8  # of the largest scale of a column
@@ -71,7 +71,7 @@ def along(rows: Rows, weights: Floats, largest: bool) -> list[Along]:
 
 def _tried(rows: Rows, weights: Floats, largest: bool) -> Iterator[Along]:
     size = rows.atoms
-    if size <= FIRST:
+    if size <= (OPTIMAL if largest else FIRST):
         yield Along.of("numerical optimum", *_optimal(rows, weights, largest))
         return
     below = 0.0 if largest else bound(rows, weights)
@@ -142,7 +142,7 @@ def _optimal(rows: Rows, weights: Floats, largest: bool) -> tuple[Listed, Rows, 
     if size == 1:
         one, alone = Listed(np.ones((1, 1), np.int64)), rows.weight**2
         return one, rows, float(alone.max() if largest else weights @ alone)
-    much = 1.0 if largest else float(weights.sum())
+    much, below = 1.0 if largest else float(weights.sum()), 0.0
     if largest:
         dense = rows.dense()
         name = key("largest error along an axis", gap=_WORST, rows=dense)
@@ -152,12 +152,12 @@ def _optimal(rows: Rows, weights: Floats, largest: bool) -> tuple[Listed, Rows, 
         gram = rows.gram(weights / much)
         lent = _FULL * float(np.diagonal(gram).max())
         if np.linalg.matrix_rank(gram, hermitian=True) < size:
+            below = bound(rows, weights)  # that of the gram with more is another one
             gram.flat[:: size + 1] += lent
-            much = 0.0  # of another workload there is another bound
-        gap = _GAP if size <= OPTIMAL else 1.0
+        gap = _GAP if size <= OPTIMAL // 2 else 1.0
         name = key("weighted error along an axis", gap=gap, gram=gram)
         found = _kept(name, size, lambda: optimum(gram, 1.0, gap=gap))
-    return _whole(found.matrix), rows, much * found.lower**2
+    return _whole(found.matrix), rows, below or much * found.lower**2
 
 
 def _whole(matrix: Floats) -> Listed:

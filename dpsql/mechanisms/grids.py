@@ -29,6 +29,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 _CROSSED = 1 << 10  # rows along an axis whose inner products are all found
+_ENTRIES = 1 << 23  # of covariances that are remembered
 _KEPT = 1 << 14  # families that are remembered
 
 
@@ -110,6 +111,8 @@ class Told:
         self._spreads = Spreads()
         self._split: dict[str, Separable | None] = {}
         self._found: dict[tuple[str, int], _Found | None] = {}
+        self._covariances: dict[tuple[_Found, ...], Floats] = {}
+        self._held = 0
 
     @property
     def least(self) -> float:
@@ -183,11 +186,21 @@ class Told:
             for column, _ in found:
                 known[start : start + size, column] = True  # nobody is in groups that none meets
             for grid in {told.grid for _, told in found}:
-                mine = [(column, told) for column, told in found if told.grid == grid]
-                at = np.array([column for column, _ in mine])
+                at = np.array([column for column, told in found if told.grid == grid])
+                mine = tuple(told for _, told in found if told.grid == grid)
                 rows = slice(start, start + size)
-                covariance[rows, at[:, None], at] = self._covariance([t for _, t in mine], size)
+                covariance[rows, at[:, None], at] = self._inner(mine, size)
         return Spread(covariance, known, 1.0)
+
+    def _inner(self, found: tuple[_Found, ...], size: int) -> Floats:
+        """That of the same queries as before is not found again."""
+        known = self._covariances.get(found)
+        if known is None:
+            known = self._covariance(found, size)
+            if self._held + known.size <= _ENTRIES:
+                self._covariances[found] = known
+                self._held += known.size
+        return known
 
     def _covariance(self, found: Sequence[_Found], size: int) -> Floats:
         """That of queries of one table, (groups, queries, queries)."""

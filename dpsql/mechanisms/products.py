@@ -28,7 +28,7 @@ from dpsql.accounting.gridded import Gridded
 from dpsql.accounting.stored import Stored
 from dpsql.mechanisms.cells import ANSWERS
 from dpsql.mechanisms.cells import CELLS as FEW
-from dpsql.mechanisms.formulas import BOUND, Along, along
+from dpsql.mechanisms.formulas import BOUND, OPTIMAL, Along, along
 from dpsql.mechanisms.found import Answered
 from dpsql.mechanisms.grids import Grids, Told
 from dpsql.mechanisms.law import stddev
@@ -169,7 +169,7 @@ def products(workload: Workload, moved: int, *, largest: bool = False) -> Produc
         return None
     sizes = dict(zip(workload.domain.names, workload.domain.sizes, strict=True))
     cells = math.prod(each.count for each in _all_atoms(asked, sizes).values())
-    if cells <= FEW and workload.size <= ANSWERS:
+    if cells <= (OPTIMAL if largest else FEW) and workload.size <= ANSWERS:
         return None
     found = _union(asked, sizes, largest)
     if found is None:

@@ -25,7 +25,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 _MERGED = 1 << 22  # bundles times runs between their ends, of which like ones are joined
-_FEW = 32  # rows for which no columns of an inverse are made
+_FEW = 32  # rows, or an eighth of the atoms, for which no columns of an inverse are made
 _STEP = 1 << 22  # entries at a time
 
 
@@ -209,7 +209,7 @@ class Rows:
 
     def turned(self, axis: Axis) -> Iterator[Floats]:
         """q'M^-1 of all rows q, some columns at a time, (rows, columns)."""
-        if self.count <= _FEW:
+        if self.count <= max(_FEW, self.atoms // 8):
             yield axis.turned(self.dense())
             return
         step = max(_STEP // (self.atoms + len(self.low)), 1)

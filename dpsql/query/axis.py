@@ -207,9 +207,8 @@ class Haar:
     @property
     def inner(self) -> int:
         """No two columns have an inner product below it."""
-        most: int = max(self.factors[:-1], default=0)
-        least: int = self.factors[-1] ** 2 - most**2
-        return least
+        *levels, total = self.factors
+        return total * total - max((factor * factor for factor in levels), default=0)
 
     @property
     def reach(self) -> int:
