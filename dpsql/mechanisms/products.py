@@ -193,6 +193,8 @@ def _asked(workload: Workload, largest: bool) -> list[Asked] | None:
         split = None if family is None else separable(family)
         if family is None or split is None:
             return None
+        if not family.met:  # counts nobody
+            continue
         worth = float(flat[place[: family.met]].mean()) * (family.factor * split.times) ** 2
         found.append(Asked(split, worth))
     return found

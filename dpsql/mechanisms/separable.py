@@ -72,7 +72,7 @@ class Separable:
 
 
 def separable(family: Family) -> Separable | None:
-    """A family by its columns; None where it is no product."""
+    """A family by its columns; None where it is no product. One that counts nobody has no rows."""
     groups, weights = (a.reshape(family.shape) for a in (family.groups, family.weights))
     inside = groups >= 0
     axes = range(groups.ndim)
@@ -80,7 +80,9 @@ def separable(family: Family) -> Separable | None:
         np.flatnonzero(inside.any(axis=tuple(other for other in axes if other != axis)))
         for axis in axes
     ]
-    if not inside.any() or int(inside.sum()) != math.prod(map(len, kept)):
+    if not inside.any():
+        return Separable({}, np.zeros(0, np.int64), 0.0)
+    if int(inside.sum()) != math.prod(map(len, kept)):
         return None
     where = np.ix_(*kept) if kept else ()
     groups, weights = groups[where], weights[where]

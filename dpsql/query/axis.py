@@ -130,7 +130,8 @@ class Toeplitz:
     @property
     def reach(self) -> int:
         """No sum of the sizes of a row's entries is above it."""
-        return sum(self.steps.tolist()) * int(self.scales.max())
+        found: int = sum(self.steps.tolist()) * int(self.scales.max())
+        return found
 
     def measured(self, table: NDArray[Any]) -> NDArray[Any]:
         """M x of (..., size), exact: in parts of so few bits that rounding cannot err."""
