@@ -123,8 +123,7 @@ class Asked:
         alone = of_one_group(workload)
         if alone is None or workload.size > LARGE or not soon(alone, WIDER, self.most):
             return found
-        grouped = factorized(workload, dataset, largest=self.largest, grouped=True)
-        return better(found, grouped)
+        return better(found, factorized(workload, dataset, largest=self.largest, grouped=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +224,7 @@ def chosen(
 def as_precise(whole: Choice, workload: Workload, dataset: Dataset, terms: Terms) -> Choice:
     """The choice for a part of what a strategy was planned for, of the same mean squared error.
 
-    The whole is a script's, which has a strategy in the space of its questions, or a tree.
+    The whole is a script's, which has no residual plan by itself.
     """
     from dpsql.mechanisms.marginals import Marginals
 
