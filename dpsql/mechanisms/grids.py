@@ -8,6 +8,7 @@ the variance of z. A query is a sum over the table of which it errs least.
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -24,13 +25,19 @@ from dpsql.mechanisms.separable import Atoms, Bundle, Rows, Separable, separable
 from dpsql.mechanisms.spread import Fitted, Spread, Spreads
 from dpsql.query.canon import Family, families
 from dpsql.query.linear import Block, Workload, starts
+from dpsql.query.renewed import Renewed
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 _CROSSED = 1 << 10  # rows along an axis whose inner products are all found
 _ENTRIES = 1 << 23  # of covariances that are remembered
+_TABLES = 8  # what strategies tell that is remembered
 _KEPT = 1 << 14  # families that are remembered
+
+
+_LOOKING = Renewed()
+_TOLD: OrderedDict[object, Told] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,11 +132,16 @@ class Told:
 
     def spreads(self, workload: Workload) -> tuple[Spread, ...]:
         """What is known of each SELECT of a workload."""
-        self._look(workload)
-        return self._spreads.of(workload, self._spread)
+        with _LOOKING.held():
+            self._look(workload)
+            return self._spreads.of(workload, self._spread)
 
     def find(self, family: Family) -> _Found | None:
         """The queries of a family in the table that tells them best; None where none does."""
+        with _LOOKING.held():
+            return self._best(family)
+
+    def _best(self, family: Family) -> _Found | None:
         name = (family.key, family.factor)
         if name not in self._found:
             listed = self._places(family)
@@ -181,7 +193,7 @@ class Told:
         covariance = np.zeros((block.groups, width, width))
         known = np.zeros((block.groups, width), bool)
         for start, size, some in by_grouping(block, listed):
-            placed = [(column, self.find(f)) for column, f in some if f is not None]
+            placed = [(column, self._best(f)) for column, f in some if f is not None]
             found = [(column, told) for column, told in placed if told is not None]
             for column, _ in found:
                 known[start : start + size, column] = True  # nobody is in groups that none meets
@@ -227,11 +239,26 @@ class Told:
         return product
 
 
+def told_by(grids: Sequence[Gridded]) -> Told:
+    """What tables tell; found once for the same matrices and classes, whatever the values."""
+    name = tuple(
+        (grid.factor, *map(id, grid.axes), *grid.classes, *map(id, grid.classes.values()))
+        for grid in grids
+    )  # of what is held with it, so that it names nothing else
+    with _LOOKING.held():
+        if name not in _TOLD:
+            _TOLD[name] = Told(grids)
+        _TOLD.move_to_end(name)
+        while len(_TOLD) > _TABLES:
+            _TOLD.popitem(last=False)
+        return _TOLD[name]
+
+
 class Grids:
     """The tables of one release, and what they say of any workload."""
 
     def __init__(self, stored: Stored) -> None:
-        self._law, self._told = stored.law, Told(stored.grids)
+        self._law, self._told = stored.law, told_by(stored.grids)
         self._below = [_below(grid) for grid in stored.grids]
         self._spreads = Spreads()
 

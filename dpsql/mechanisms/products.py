@@ -30,7 +30,7 @@ from dpsql.mechanisms.cells import ANSWERS
 from dpsql.mechanisms.cells import CELLS as FEW
 from dpsql.mechanisms.formulas import BOUND, OPTIMAL, Along, along
 from dpsql.mechanisms.found import Answered
-from dpsql.mechanisms.grids import Grids, Told
+from dpsql.mechanisms.grids import Grids, Told, told_by
 from dpsql.mechanisms.law import stddev
 from dpsql.mechanisms.mixing import importance
 from dpsql.mechanisms.noises import Joint, Noise
@@ -164,7 +164,9 @@ def products(workload: Workload, moved: int, *, largest: bool = False) -> Produc
     least as they are.
     """
     heaviest = max((w.largest for block in workload.blocks for w in block.weights), default=0)
-    asked = _asked(workload, largest) if moved > heaviest**2 else None
+    groupings = [grouping for block in workload.blocks for grouping in block.groupings]
+    disjoint = len(groupings) == 1 and groupings[0].keys  # groups, which share nothing
+    asked = None if disjoint or moved <= heaviest**2 else _asked(workload, largest)
     if asked is None or not _crossing(asked):
         return None
     sizes = dict(zip(workload.domain.names, workload.domain.sizes, strict=True))
@@ -176,7 +178,7 @@ def products(workload: Workload, moved: int, *, largest: bool = False) -> Produc
         return None
     best, priced = found
     strategy = _strategy(workload, best, largest)
-    told = Told(_gridded(strategy, [np.zeros((p.size, 1), np.int64) for p in strategy.parts]))
+    told = told_by(_gridded(strategy, [np.zeros((p.size, 1), np.int64) for p in strategy.parts]))
     rmse = math.sqrt(_together(best, largest))
     below = best[0].below if len(best) == 1 else 0.0
     lower = below if below or largest else _bound(asked, sizes)
