@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.accounting.events import Law
 from dpsql.accounting.gridded import Gridded
 from dpsql.accounting.stored import Stored
 from dpsql.mechanisms.fit import by_grouping
@@ -52,6 +53,25 @@ class _Found:
     place: Ints
     times: float
     sums: tuple[Rows, ...]
+
+    @property
+    def counts(self) -> bool:
+        """Whether they count rows: what is shown are then sums of whole numbers, which agree."""
+        return all((rows.weight == 1.0).all() for rows in self.sums)
+
+    def more(self, factor: int) -> Floats:
+        """What rounding adds to the squared error of each query, at most; of a table of counts the
+        sums below the corners of each run are rounded."""
+        if not self.counts:
+            return np.full(len(self.place), 1.0 / 12.0)
+        found = np.ones((1,) * len(self.sums))
+        for axis, rows in enumerate(self.sums):
+            along = [1] * len(self.sums)
+            along[axis] = rows.count
+            corners = np.add.reduceat(1.0 + (rows.low > 0), rows.begins)
+            found = found * corners.reshape(along)
+        more: Floats = found.reshape(-1) * ((self.times * factor) ** 2 / 12.0)
+        return more
 
 
 class _Along:
@@ -110,7 +130,8 @@ class _Along:
 
 
 class Told:
-    """How well tables that are measured with noise of variance 1 tell the answers of workloads."""
+    """How well tables that are measured with noise of variance 1 tell the answers of workloads; as
+    what is `shown` these spreads have what rounding adds."""
 
     def __init__(self, grids: Sequence[Gridded]) -> None:
         self.grids = grids
@@ -191,18 +212,21 @@ class Told:
     def _spread(self, block: Block, listed: Sequence[Family | None]) -> Spread:
         width = len(block.weights)
         covariance = np.zeros((block.groups, width, width))
-        known = np.zeros((block.groups, width), bool)
+        known, more = np.zeros((block.groups, width), bool), np.zeros((block.groups, width))
+        alike = True
         for start, size, some in by_grouping(block, listed):
             placed = [(column, self._best(f)) for column, f in some if f is not None]
             found = [(column, told) for column, told in placed if told is not None]
-            for column, _ in found:
+            for column, told in found:
                 known[start : start + size, column] = True  # nobody is in groups that none meets
+                more[start + told.place, column] = told.more(self.grids[told.grid].factor)
+                alike = alike and told.counts
             for grid in {told.grid for _, told in found}:
                 at = np.array([column for column, told in found if told.grid == grid])
                 mine = tuple(told for _, told in found if told.grid == grid)
                 rows = slice(start, start + size)
                 covariance[rows, at[:, None], at] = self._inner(mine, size)
-        return Spread(covariance, known, 1.0)
+        return Spread(covariance, known, 1.0, whole=lambda: more, multiples=alike)
 
     def _inner(self, found: tuple[_Found, ...], size: int) -> Floats:
         """That of the same queries as before is not found again."""
@@ -239,6 +263,17 @@ class Told:
         return product
 
 
+def scaled(unit: Spread, law: Law) -> Spread:
+    """What tables tell that are measured with noise of a law, of what they tell at variance 1."""
+    covariance = unit.covariance * float(variance_of(law))
+
+    def shown() -> Floats:
+        found: Floats = np.einsum("gii->gi", covariance) + unit.shown
+        return found
+
+    return Spread(covariance, unit.known, stddev(law), whole=shown, multiples=unit.multiples)
+
+
 def told_by(grids: Sequence[Gridded]) -> Told:
     """What tables tell; found once for the same matrices and classes, whatever the values."""
     name = tuple(
@@ -260,18 +295,21 @@ class Grids:
     def __init__(self, stored: Stored) -> None:
         self._law, self._told = stored.law, told_by(stored.grids)
         self._below = [_below(grid) for grid in stored.grids]
+        self._whole = [
+            np.rint(below / grid.factor)
+            for below, grid in zip(self._below, stored.grids, strict=True)
+        ]
         self._spreads = Spreads()
 
     def spreads(self, workload: Workload) -> tuple[Spread, ...]:
         """What is known of each SELECT of a workload."""
-        variance, least = float(variance_of(self._law)), stddev(self._law)
         return self._spreads.remembered(
             workload,
-            lambda: tuple(
-                Spread(unit.covariance * variance, unit.known, least)
-                for unit in self._told.spreads(workload)
-            ),
+            lambda: tuple(scaled(unit, self._law) for unit in self._told.spreads(workload)),
         )
+
+    def _factor(self, told: _Found) -> int:
+        return self._told.grids[told.grid].factor
 
     def answers(self, workload: Workload) -> tuple[Fitted, ...]:
         """The answers of each SELECT of a workload that are known."""
@@ -279,13 +317,17 @@ class Grids:
         listed = zip(workload.blocks, families(workload), self.spreads(workload), strict=True)
         for block, own, spread in listed:
             centre = np.zeros((block.groups, len(block.weights)))
+            shown = np.zeros(centre.shape)
             for start, _, some in by_grouping(block, own):
                 for column, family in some:
                     told = None if family is None else self._told.find(family)
                     if told is not None:
                         each = _summed(self._below[told.grid], told)
                         centre[start + told.place, column] = each * told.times
-            found.append(Fitted(np.rint(centre).astype(np.int64), centre, spread))
+                        if told.counts:
+                            each = _summed(self._whole[told.grid], told) * self._factor(told)
+                        shown[start + told.place, column] = each * told.times
+            found.append(Fitted(np.rint(shown).astype(np.int64), centre, spread))
         return tuple(found)
 
 

@@ -30,8 +30,7 @@ from dpsql.mechanisms.cells import ANSWERS
 from dpsql.mechanisms.cells import CELLS as FEW
 from dpsql.mechanisms.formulas import BOUND, OPTIMAL, Along, along
 from dpsql.mechanisms.found import Answered
-from dpsql.mechanisms.grids import Grids, Told, told_by
-from dpsql.mechanisms.law import stddev
+from dpsql.mechanisms.grids import Grids, Told, scaled, told_by
 from dpsql.mechanisms.mixing import importance
 from dpsql.mechanisms.noises import Joint, Noise
 from dpsql.mechanisms.optimum import svd_bound
@@ -105,11 +104,7 @@ class Products:
 
     def spreads(self, law: Gaussian, asked: Workload | None = None) -> tuple[Spread, ...]:
         """What will be known of each SELECT's answers, or of a part, as it is `asked`."""
-        variance, least = float(law.variance), stddev(law)
-        return tuple(
-            Spread(unit.covariance * variance, unit.known, least)
-            for unit in self.told.spreads(asked or self.workload)
-        )
+        return tuple(scaled(unit, law) for unit in self.told.spreads(asked or self.workload))
 
     def noises(self, law: Gaussian, asked: Workload | None = None) -> tuple[Noise, ...]:
         """The noise of each SELECT's answers, whatever they are; or of a part, as it is `asked`."""

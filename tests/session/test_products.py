@@ -77,7 +77,10 @@ def test_they_err_less_are_told_and_free_again(session: Session, database: Path)
     assert one.charged is not None and one.charged.rho == 0  # cells of the table follow
     assert session.ledger.balance("alice", "visits").spent_rho == spent
     apart = found[7].rows[1][1] - found[6].rows[1][1]
-    assert abs(one.rows[0][0] - apart) <= 1  # but for rounding
+    before = found[7].rows[0][1] - found[6].rows[0][1]
+    assert one.rows[0][0] == apart and before != apart  # to the last digit
+    each = [row[1] for row in found[-3].rows]
+    assert sum(each) == found[-1].rows[0][0]
     off: list[float] = []
     with duckdb.connect(str(database), read_only=True) as judge:
         for statement, release in zip(SCRIPT.split(";\n"), found, strict=True):
