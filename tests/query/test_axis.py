@@ -48,16 +48,16 @@ def test_all_that_is_told_of_a_matrix_is_true_of_it(size: int) -> None:
 
 
 def test_long_axes_are_measured_to_the_last_digit() -> None:
-    """65,536 values of up to 2^40 rows, against sums of Python integers."""
-    size = 1 << 16
+    """8,192 values of up to 2^50 rows, against sums of Python integers."""
+    size = 1 << 13
     axis = root(size, even=True)
-    table = np.random.default_rng(1).integers(0, 1 << 40, size)
+    table = np.random.default_rng(1).integers(0, 1 << 50, size)
     found = axis.measured(table.astype(object))
     scaled = [int(x) * int(d) for x, d in zip(table, axis.scales, strict=True)]
     steps = axis.steps.tolist()
     for at in (0, 1, 4095, size // 3, size - 1):
         assert found[at] == sum(steps[at - k] * scaled[k] for k in range(at + 1))
-    small = table >> 20
+    small = table >> 30
     np.testing.assert_array_equal(axis.measured(small), axis.measured(small.astype(object)))
     back = axis.solved(axis.measured(small).astype(np.float64))
     np.testing.assert_allclose(back, small, atol=1e-3)
@@ -72,7 +72,7 @@ def test_long_axes_are_measured_to_the_last_digit() -> None:
         lambda: Toeplitz(np.array([1, -1]), np.ones(2, np.int64)),
         lambda: Toeplitz(np.array([1, 1, 1]), np.ones(2, np.int64)),
         lambda: Toeplitz(np.array([1]), np.array([1, 0])),
-        lambda: Toeplitz(np.full(1 << 16, 1 << 22), np.ones(1 << 16, np.int64)),
+        lambda: Toeplitz(np.array([1 << 31]), np.ones(1, np.int64)),
         lambda: Haar(4, (1, 1)),
         lambda: Haar(4, (1, 0, 1)),
         lambda: axis_of(["other"]),
