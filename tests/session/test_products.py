@@ -69,6 +69,7 @@ def test_they_err_less_are_told_and_free_again(session: Session, database: Path)
     best, plain, _ = plan.candidates
     assert best.rmse < 0.65 * plain.rmse and best.ratio is not None and best.ratio < 1.5
     assert best.strategies[0][1] == pytest.approx(best.rmse)
+    assert best.compared.startswith(f"{best.strategies[0][0]}: error ")
     assert [error for _, error in best.strategies] == sorted(error for _, error in best.strategies)
     spent = session.ledger.balance("alice", "visits").spent_rho
     again = session.run(SCRIPT, rho=0.01)
