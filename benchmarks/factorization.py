@@ -55,6 +55,7 @@ def measure(folder: Path) -> Iterator[Figure]:
     yield from _report(database)
     yield from _pairs(database)
     yield from _aggregates(database)
+    yield from _products(database)
     yield from _wide(folder)
     yield from _strategies()
 
@@ -238,6 +239,24 @@ def _aggregates(database: Path) -> Iterator[Figure]:
     name = "10 running counts of each of 16 groups, root mean square"
     yield Figure(name, mixed, "rows", plain, "rows with Gaussian noise", plain / 1.9)
     yield Figure("planning them, CPU", spent, "s", None, "", 1)
+
+
+def _products(database: Path) -> Iterator[Figure]:
+    """Running counts by two keys in a script: what they err, as it says, beside plain noise."""
+    script = ";\n".join(
+        f"SELECT sex, education, COUNT(*) FROM adult WHERE hours_per_week <= {n} "
+        "GROUP BY sex, education"
+        for n in range(1, 100)
+    )
+    with Session(database, user="alice", settings={"reuse": False}) as session:
+        start = time.process_time()
+        told = session.explain_script(script, rho=RHO)
+        spent = time.process_time() - start
+    errors = {candidate.backend: candidate.rmse for candidate in told.candidates}
+    mixed, plain = errors["factorization"], errors["gaussian"]
+    name = "99 running counts of each of 32 groups, a script, root mean square"
+    yield Figure(name, mixed, "rows", plain, "rows with Gaussian noise", plain / 4)
+    yield Figure("planning them, CPU", spent, "s", None, "", 5)
 
 
 def _error(release: Release) -> float:

@@ -29,8 +29,18 @@ from dpsql.mechanisms.finest import alike, largest
 from dpsql.mechanisms.found import Found
 from dpsql.mechanisms.law import nominal
 from dpsql.mechanisms.noises import WORTH, Alike, Noise, error
-from dpsql.mechanisms.plans import factorized, least_possible, of_one_group, runs, tabled
-from dpsql.query.canon import families
+from dpsql.mechanisms.plans import (
+    best,
+    better,
+    compared,
+    factorized,
+    implicit,
+    least_possible,
+    of_one_group,
+    settled,
+    soon,
+    tabled,
+)
 from dpsql.query.linear import Workload
 from dpsql.query.strategy import Strategy
 from dpsql.release import DEFAULT_SHARE, Candidate, Cost
@@ -98,33 +108,22 @@ class Asked:
 
         One in the space of the questions where these are few, which is the best, or nearly; else a
         residual plan; else, where that is soon planned or it is `named`, the former; else one for
-        the aggregates of a group, which all groups share. Intervals of very many values of a column
-        have a tree.
+        the aggregates of a group, which all groups share. More queries than are mixed may have
+        products of matrices, or a tree, which are never written out.
         """
-        found = runs(workload, dataset, largest=self.largest) if self.most else None
-        if found is not None:
-            return found
-        if self.plans(workload, self.queries):
-            return factorized(workload, dataset, largest=self.largest)
-        tables = tabled(workload, largest=self.largest) if self.tables else None
+        few = soon(workload, self.queries, self.most)
+        tables = tabled(workload, largest=self.largest) if self.tables and not few else None
         if tables is not None:
             return tables
-        if named or self.plans(workload, WIDER):
-            return factorized(workload, dataset, largest=self.largest)
+        found = implicit(workload, dataset, largest=self.largest) if self.most else None
+        if found is not None and settled(found):
+            return found
+        if few or named or soon(workload, WIDER, self.most):
+            return better(found, factorized(workload, dataset, largest=self.largest))
         alone = of_one_group(workload)
-        if alone is None or workload.size > LARGE or not self.plans(alone, WIDER):
-            return None
-        return factorized(workload, dataset, largest=self.largest, grouped=True)
-
-    def plans(self, workload: Workload, queries: int) -> bool:
-        """Whether to look for a strategy: at what the cells and the queries make of it."""
-        if workload.size > queries:
-            return False
-        sizes: dict[str, int] = {}
-        for family in (f for listed in families(workload) for f in listed if f is not None):
-            for name, size in zip(family.classes, family.shape, strict=True):
-                sizes[name] = max(size, sizes.get(name, 1))
-        return math.prod(sizes.values()) * workload.size**2 <= self.most
+        if alone is None or workload.size > LARGE or not soon(alone, WIDER, self.most):
+            return found
+        return better(found, factorized(workload, dataset, largest=self.largest, grouped=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,15 +224,14 @@ def chosen(
 def as_precise(whole: Choice, workload: Workload, dataset: Dataset, terms: Terms) -> Choice:
     """The choice for a part of what a strategy was planned for, of the same mean squared error.
 
-    The whole is a script's, which has a strategy in the space of its questions, or a tree.
+    The whole is a script's, which has no residual plan by itself.
     """
-    from dpsql.mechanisms.factorization import Factored
-    from dpsql.mechanisms.levels import Leveled
+    from dpsql.mechanisms.marginals import Marginals
 
-    assert isinstance(whole.plan, Factored | Leveled)
+    assert whole.plan is not None and not isinstance(whole.plan, Marginals)
     worst = whole.plan.largest
-    tree = runs(workload, dataset, largest=worst)
-    plan = tree or factorized(workload, dataset, largest=worst)
+    plan = best(workload, dataset, largest=worst)
+    assert not isinstance(plan, Marginals)
     if plan is None:
         heaviest = max((w.largest for b in workload.blocks for w in b.weights), default=1)
         least = math.sqrt(moved(workload, dataset).squared) / max(heaviest, 1)
@@ -274,8 +272,10 @@ def candidates(
             choice = _choice(name, workload, dataset, asked, terms)
         paid = None if charged is None else charged(choice)
         rms = error(workload, choice.noises(workload))
-        ratio = None if choice.plan is None else least_possible(choice.plan, dataset)
-        found.append(Candidate(name, choice.price, rms, paid, ratio))
+        plan = choice.plan
+        ratio = None if plan is None else least_possible(plan, dataset)
+        tried = () if plan is None else compared(plan, rms)
+        found.append(Candidate(name, choice.price, rms, paid, ratio, tried))
     return tuple(found)
 
 

@@ -23,6 +23,7 @@ PURSE = (  # the columns of SHOW BUDGET
     *("default_queries_left", "purse"),
 )
 DEFAULT_SHARE = 100  # a statement without a price costs the grant divided by this
+STRATEGIES = 6  # by formula, that are told of a candidate
 
 
 class Shown:
@@ -215,6 +216,7 @@ class Candidate:
     It is infinite for a guess that nothing verified.
     `charged` is what the purse would pay, where there is a purse. `ratio` is how many times the
     error that was planned for is a bound from below on that of all strategies, where it is known.
+    `strategies` are those by formula that were compared, by name with the error of each.
     """
 
     backend: str
@@ -222,6 +224,14 @@ class Candidate:
     rmse: float
     charged: Cost | None = None
     ratio: float | None = None
+    strategies: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def compared(self) -> str:
+        """The strategies that err least, in words."""
+        more = len(self.strategies) - STRATEGIES
+        told = [f"{name}: error {figure(error)}" for name, error in self.strategies[:STRATEGIES]]
+        return "; ".join([*told, *([f"{more} more"] if more > 0 else [])])
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -230,6 +240,7 @@ class Candidate:
             "charged": self.charged and self.charged.to_dict(),
             "rmse": self.rmse if math.isfinite(self.rmse) else None,
             "ratio": self.ratio,
+            "strategies": [list(each) for each in self.strategies],
         }
 
 

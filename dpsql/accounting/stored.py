@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dpsql.accounting.chosen import Chosen
 from dpsql.accounting.events import Gaussian, Laplace, Law
+from dpsql.accounting.gridded import Gridded
 from dpsql.accounting.mixes import Mix
 from dpsql.accounting.pack import pack, unpack
 from dpsql.accounting.purse import whole
@@ -35,6 +36,7 @@ CHOSEN = 5  # and of those that were measured in rounds
 SMALL = 6  # and of a small database that was chosen
 BESIDE = 7  # and of residual tables beside a strategy
 KINDS = 8  # and of residual tables that count different things
+GRIDS = 9  # and of tables that matrices were applied to along their axes
 _SAFE = 1 << 62
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -63,6 +65,7 @@ class Stored:
     picked: tuple[int, ...] | None = None
     chosen: Chosen | None = None
     more: tuple[Tabled, ...] = ()
+    grids: tuple[Gridded, ...] = ()
 
     def __post_init__(self) -> None:
         for family, values in zip(self.families, self.values, strict=True):
@@ -77,7 +80,7 @@ class Stored:
     @property
     def apart(self) -> bool:
         """Whether its tables answer by a closed form where it is not fitted with other releases."""
-        return self.tabled is not None or self.picked is not None
+        return self.tabled is not None or self.picked is not None or bool(self.grids)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -93,6 +96,12 @@ class Stored:
             found += [mix.first, mix.matrix.tobytes(), cells, *(at.tobytes() for at in mix.places)]
         if self.tabled is not None:
             found += [self.tabled.sets, self.tabled.factors, self.tabled.matrix.tobytes()]
+        for grid in self.grids:
+            listed = [part for axis in grid.axes for part in axis.to_list()]
+            bare = [
+                part.tobytes() if isinstance(part, np.ndarray) else str(part) for part in listed
+            ]
+            found.append((grid.factor, *bare))
         return tuple(found)
 
     @classmethod
@@ -201,6 +210,8 @@ class Stored:
             tree |= {"version": KINDS, "more": [kept.to_list() for kept in self.more]}
         if self.picked is not None:
             tree |= {"version": CHOSEN, "picked": list(self.picked)}
+        if self.grids:
+            tree |= {"version": GRIDS, "grids": [grid.to_list() for grid in self.grids]}
         if self.chosen is not None:
             tree |= {"version": SMALL, "chosen": self.chosen.to_list()}
         return pack(tree)
@@ -210,8 +221,8 @@ class Stored:
         """The release that `to_bytes` wrote. Raises ValueError for anything else."""
         tree = unpack(data)
         try:
-            if tree["version"] not in range(VERSION, KINDS + 1):
-                raise ValueError(f"not a release of version {VERSION} to {KINDS}")
+            if tree["version"] not in range(VERSION, GRIDS + 1):
+                raise ValueError(f"not a release of version {VERSION} to {GRIDS}")
             kept, values = [], []
             for columns, groups, weights, factor, origin, noisy in tree["families"]:
                 classes = {name: _codes(runs) for name, runs in columns}
@@ -226,7 +237,10 @@ class Stored:
             law = _law(tree["noise"])
             chosen = Chosen.from_list(tree["chosen"]) if "chosen" in tree else None
             more = tuple(map(Tabled.from_list, tree.get("more", ())))
-            return cls(tuple(kept), law, tuple(values), rests, mixes, tabled, picked, chosen, more)
+            grids = tuple(map(Gridded.from_list, tree.get("grids", ())))
+            return cls(
+                tuple(kept), law, tuple(values), rests, mixes, tabled, picked, chosen, more, grids
+            )
         except (KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError):
             raise ValueError("not a release") from None
 

@@ -7,6 +7,9 @@ same people, so their largest squares add: a bound, where there are several. In 
 groups are moved alike (`query.contrasts`), so that the square is a whole number, their scale, times
 |A w_x|^2, whichever groups a row is in; and what two rows share is at least a known part of that.
 
+A column of a product of matrices is as long as its columns along each axis together, so that the
+longest is that of the longest ones; which pairs of columns are farthest apart is bounded.
+
 Under replace-one a pair moves the values by the difference of two columns. These are compared where
 they are few; else such a difference is at most twice the longest.
 """
@@ -28,14 +31,15 @@ from dpsql.accounting.purse import LIMIT, Price
 from dpsql.curator.columns import slices
 from dpsql.curator.reduced import reduced
 from dpsql.errors import UsageError
+from dpsql.query.axis import Axis
 from dpsql.query.canon import tables
 from dpsql.query.distinct import Distinct, distinct
 from dpsql.query.linear import Classes, classes, combinations, product
-from dpsql.query.strategy import EXACT, Mixed, Residuals, Strategy
+from dpsql.query.strategy import EXACT, Mixed, Part, Product, Residuals, Strategy
 from dpsql.schema import Dataset, Neighbours
 
 Floats = NDArray[np.float64]
-Part: TypeAlias = Mixed | Residuals
+_Alike: TypeAlias = Mixed | Residuals  # whose columns are a matrix times those of the queries
 Ints = NDArray[np.int64]
 
 WORK = 1 << 36  # multiplications that are made to look at every column
@@ -104,8 +108,12 @@ def footprint(strategy: Strategy, dataset: Dataset, variance: Fraction) -> Footp
         if math.prod(of.number for of in told.values()) > MOST_ENTRIES:
             constant += top
             continue
-        rows = part.scale * dataset.unit.max_rows**2
-        grades = np.ceil(_squares(part, told) * (GRADES * rows / squared))
+        rows = dataset.unit.max_rows**2
+        if isinstance(part, Product):
+            lengths = _lengthwise(part, told)
+        else:
+            rows, lengths = part.scale * rows, _squares(part, told)
+        grades = np.ceil(lengths * (GRADES * rows / squared))
         losses = [-(-top * int(grade) // GRADES) for grade in np.minimum(grades, GRADES)]
         table = np.array(losses, np.int64).reshape([of.number for of in told.values()])
         least, factor = reduced({name: of.of for name, of in told.items()}, table, False)
@@ -122,7 +130,9 @@ def _told(part: Part) -> Mapping[str, Classes]:
     if part not in _TOLD:
         blocks = part.workload.blocks
         kept = tables(blocks)
-        if not part.whole:  # which group a row is in makes no difference
+        if (
+            not isinstance(part, Product) and not part.whole
+        ):  # which group a row is in makes no difference
             keys = {id(t) for block in blocks for g in block.groupings for _, t, _ in g.keys}
             kept = [(domain, table) for domain, table in kept if id(table) not in keys]
         names = {name for domain, _ in kept for name in domain.names}
@@ -132,7 +142,22 @@ def _told(part: Part) -> Mapping[str, Classes]:
     return _TOLD[part]
 
 
-def _squares(part: Part, told: Mapping[str, Classes]) -> Floats:
+def _lengthwise(part: Product, told: Mapping[str, Classes]) -> Floats:
+    """Bounds on the squared length of the column of each combination of classes, last one fastest;
+    a single key of a column tells the same classes apart as that column.
+    """
+    (block,) = part.workload.blocks
+    found: Floats = np.full((1,) * len(told), float(part.factor) ** 2)
+    places = {name: place for place, name in enumerate(told)}
+    for axis, (domain, group, _) in zip(part.axes, block.groupings[0].keys, strict=True):
+        (name,) = domain.names
+        along = [1] * len(told)
+        along[places[name]] = told[name].number
+        found = found * axis.norms[group[told[name].first]].reshape(along)
+    return found.reshape(-1) * (1.0 + 2.0**-40)  # more than all roundings
+
+
+def _squares(part: _Alike, told: Mapping[str, Classes]) -> Floats:
     """The squared length of the column of each combination of classes, last column fastest; the
     part's scale is left out."""
     codes, count = product({name: of.first for name, of in told.items()})
@@ -146,7 +171,7 @@ def _cut(codes: dict[str, Ints], count: int, width: int) -> Iterator[tuple[dict[
         yield {name: c[start:stop] for name, c in codes.items()}, stop - start
 
 
-def _lengths(part: Part, codes: Mapping[str, Ints], count: int) -> Floats:
+def _lengths(part: _Alike, codes: Mapping[str, Ints], count: int) -> Floats:
     """Upper bounds on the squared lengths of A w of some cells, without the part's scale; exact
     below 2^53."""
     matrix = part.matrix.astype(np.float64)
@@ -157,13 +182,15 @@ def _lengths(part: Part, codes: Mapping[str, Ints], count: int) -> Floats:
     return _rounded(found, part, len(listed))
 
 
-def _doubt(part: Part, terms: int) -> float:
+def _doubt(part: _Alike, terms: int) -> float:
     """More than all roundings of a sum of squares, as a part of it."""
     return (len(part.matrix) + terms + 8) * 2.0**-51
 
 
 def _longest(part: Part) -> tuple[int, bool]:
     """The largest squared length of a column, and whether it is just that."""
+    if isinstance(part, Product):
+        return part.factor**2 * math.prod(int(axis.norms.max()) for axis in part.axes), True
     if part.whole:
         columns = distinct(part.workload, min(WORK // part.matrix.size, COLUMNS))
         if columns is not None:
@@ -182,17 +209,27 @@ def _longest(part: Part) -> tuple[int, bool]:
     return math.ceil(best) * part.scale, best < EXACT
 
 
+def _least_inner(axes: Sequence[Axis]) -> int:
+    """No two columns of a product have an inner product below it; at most 0."""
+    low, high = 1, 1
+    for axis in axes:
+        most = int(axis.norms.max())
+        ends = [one * other for one in (low, high) for other in (axis.inner, most)]
+        low, high = min(ends), max(ends)
+    return min(low, 0)
+
+
 def _squared(mixed: Floats) -> Floats:
     found: Floats = np.einsum("rc,rc->c", mixed, mixed)
     return found
 
 
-def _rounded(squares: Floats, part: Part, terms: int) -> Floats:
+def _rounded(squares: Floats, part: _Alike, terms: int) -> Floats:
     """Upper bounds on what some sums of squares of whole numbers are; exact below 2^53."""
     return np.where(squares < EXACT, squares, squares * (1.0 + _doubt(part, terms)))
 
 
-def _bound(part: Part) -> int:
+def _bound(part: _Alike) -> int:
     """A bound that looks at no column: no row moves a query by more than its largest weight."""
     listed = [
         ([float(weight.largest) for weight in block.weights], block.groupings)
@@ -208,7 +245,7 @@ def _bound(part: Part) -> int:
     return math.ceil(squares * (1.0 + 2.0**-20)) * part.scale
 
 
-def _most(part: Part, listed: Sequence[tuple[Sequence[float], int]]) -> float:
+def _most(part: _Alike, listed: Sequence[tuple[Sequence[float], int]]) -> float:
     """The most that the squared length of A w can be, of weights of these sizes in so many groups.
 
     It is at most the sum of what the queries move the values, as vectors; and each value is moved
@@ -229,6 +266,8 @@ def _most(part: Part, listed: Sequence[tuple[Sequence[float], int]]) -> float:
 
 def _farthest(part: Part, longest: int) -> tuple[int, bool]:
     """The largest squared distance of two columns, or of one and nothing; whether it is exact."""
+    if isinstance(part, Product):
+        return 2 * (longest - part.factor**2 * _least_inner(part.axes)), False
     if part.whole:
         different = distinct(part.workload, math.isqrt(PAIRED // len(part.matrix)))
         if different is not None:
@@ -255,7 +294,7 @@ def _farthest(part: Part, longest: int) -> tuple[int, bool]:
     return max(math.ceil(Fraction(most) * part.scale), longest), part.whole and most < EXACT
 
 
-def _apart(part: Part, columns: Distinct, longest: int) -> tuple[int, bool]:
+def _apart(part: _Alike, columns: Distinct, longest: int) -> tuple[int, bool]:
     """The largest squared distance of two of some columns, or of one and nothing."""
     matrix = part.matrix.astype(np.float64)
     mixed = np.concatenate([matrix @ some for some in columns.slices(HELD)], axis=1)

@@ -6,11 +6,14 @@ from typing import TypeAlias
 
 from dpsql.accounting.stored import Stored
 from dpsql.mechanisms.coarser import Coarser
+from dpsql.mechanisms.grids import Grids
 from dpsql.mechanisms.several import Several
 
-Alone: TypeAlias = Coarser | Several
+Alone: TypeAlias = Coarser | Several | Grids
 
 
 def alone(stored: Stored) -> Alone:
     """What the tables of a release say."""
+    if stored.grids:
+        return Grids(stored)
     return Coarser(stored) if stored.picked is None else Several(stored)

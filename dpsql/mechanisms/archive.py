@@ -14,7 +14,7 @@ import math
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -125,9 +125,8 @@ class Archive:
             found = self.known(workload)
             if found is None or enough(found):
                 return found
-            return next(
-                (said for said in self._again(workload, found, enough) if enough(said)), None
-            )
+            each = self._again(workload, found, enough)
+            return next((said for said in each if enough(said)), None)
 
     def _again(self, workload: Workload, found: Found, enough: Enough) -> Iterator[Found]:
         """What was said of a workload when it was answered free, or bought: raw, alone, or with
@@ -207,7 +206,7 @@ class Archive:
             if name is not None and found.law is None:  # else it is measured, and kept so
                 self._kept.say(name, found.used)
 
-    def held(self, seqs: Sequence[int]) -> tuple[int, ...]:
+    def held(self, seqs: Iterable[int]) -> tuple[int, ...]:
         """Those of some charges whose releases are here."""
         with self._lock:
             return tuple([seq for seq in seqs if seq in self._kept.columns])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.cells import Cells
 from dpsql.mechanisms.clusters import Cluster, alone, clusters, part_of
+from dpsql.mechanisms.formulas import OPTIMAL
 from dpsql.mechanisms.full import kinds, read
 from dpsql.mechanisms.largest import smallest_largest
 from dpsql.mechanisms.marginals import Ideal, ideal_of
@@ -30,7 +31,7 @@ FACTORS = 1 << 6  # of a residual table: its share of the price is realised with
 MOST = 1 << 34  # of a strategy's largest entry, for the sake of residual tables beside it
 FEW = 150  # queries that are soon mixed together
 WORTH = 0.01  # less error than that is not worth what cannot be fitted with other releases
-CLOSE = 5e-4  # the same of a strategy on cells
+CLOSE, FIRST = 5e-4, 3e-3  # the same of a strategy on cells; on very many that of a step
 MANY = 256  # cells for which finding one takes longer than reading it
 
 
@@ -204,17 +205,18 @@ def _on_cells(cells: Cells, wanted: Floats | None) -> Optimum:
     On many cells it is looked for in the cache on disk.
     """
     name, cache = "", StrategyCache(folder())
+    gap = CLOSE if cells.count <= OPTIMAL else FIRST
     if cells.count >= MANY:
         parts: dict[str, NDArray[Any]] = {} if wanted is None else {"wanted": wanted}
         objective = "largest error on cells" if wanted is None else "weighted error on cells"
-        name = key(objective, gap=GAP if wanted is None else CLOSE, rows=cells.rows, **parts)
+        name = key(objective, gap=GAP if wanted is None else gap, rows=cells.rows, **parts)
         known = cache.optimum(name)
         if known is not None:
             return known
     if wanted is None:
         found = smallest_largest(Listed(cells.rows.astype(np.float64)), gap=GAP)
     else:
-        found = optimum(weighted_gram(cells.rows, wanted), float(wanted.sum()), gap=CLOSE)
+        found = optimum(weighted_gram(cells.rows, wanted), float(wanted.sum()), gap=gap)
     if name:
         cache.keep_optimum(name, found)
     return found

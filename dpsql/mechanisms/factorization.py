@@ -90,9 +90,9 @@ class Factored:
     def unmeasured(self, law: Gaussian) -> Stored | None:
         """What a ledger would keep if all values were 0."""
         values = []
-        for part in self.strategy.parts:
-            rows = len(part.matrix)
-            values.append(np.zeros((part.size // rows, rows), np.int64))
+        for each in self.solved:
+            rows = len(each.part.matrix)
+            values.append(np.zeros((each.part.size // rows, rows), np.int64))
         return self.stored(values, law, self.answered(values, law).answers)
 
     def noises(self, law: Gaussian) -> tuple[Noise, ...]:

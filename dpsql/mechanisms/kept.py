@@ -340,7 +340,7 @@ def is_whole(stored: Stored) -> bool:
 def _sets(stored: Stored) -> frozenset[Columns]:
     """On which columns single queries of a release depend. What a strategy measured for some
     queries may be about the columns of all of them."""
-    if stored.mixes:
+    if stored.mixes or stored.grids:
         return frozenset({frozenset(stored.columns)})
     return frozenset(frozenset(family.classes) for family in stored.families)
 

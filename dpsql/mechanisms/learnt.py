@@ -41,7 +41,7 @@ def tables(domain: Domain, stored: Stored) -> list[NoisyTable]:
                 (names[keys[0]],) = family.classes
         listed = [names[key] for key in range(len(stored.tabled.sizes))]
         return residuals(domain, stored.tabled, listed, variance)
-    if stored.mixes:
+    if stored.mixes or stored.grids:
         return []
     found = []
     for family, values in zip(stored.families, stored.values, strict=True):

@@ -2,7 +2,8 @@
 
 The values that are told apart are halved again and again; of each level of such blocks, of 2^l
 values each, all counts are measured, and the answers are made of all of them by least squares
-(Hay, Rastogi, Miklau, Suciu 2010; `nested`). With P_l the projection onto what is constant on
+(Hay, Rastogi, Miklau, Suciu 2010; `nested`), or cut into more than two at a time, where that errs
+less. With P_l the projection onto what is constant on
 blocks of level l and sums to 0 over each of level l + 1 (all of it at the top), G = W'W weighted
 and g_l = tr(G P_l), a strategy with X = sum_l mu_l P_l errs by sum_l g_l / mu_l and moves by
 sum_l a_l mu_l, a_l = 2^-l - 2^-(l + 1), at the top 2^-l: the best is mu_l in proportion to
@@ -42,6 +43,7 @@ from dpsql.query.predicate import ALWAYS
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
+BRANCHINGS = (2, 3, 4, 8, 16)
 FINE = 1 << 6  # of a level's factor: weights are realised within 1 / 64
 
 
@@ -50,18 +52,21 @@ class Leveled:
     """Levels that are measured in place of a workload of intervals, and its answers from them.
 
     `rmse` is the root of the mean squared error at noise that costs rho = 1/2, as `importance`
-    weighs the queries; no bound on that of other strategies is known.
+    weighs the queries, and `priced` has that of trees of other branchings, by name; `ratio` is it
+    to a bound on that of any strategy, None where none is known.
     """
 
     workload: Workload
     strategy: Workload
     rmse: float
     largest: bool
+    priced: tuple[tuple[str, float], ...]
+    ratio: float | None = None
 
     @property
-    def ratio(self) -> None:
-        """The error to the bound on that of any strategy, which is not known."""
-        return None
+    def lone(self) -> bool:
+        """Whether it is about one column."""
+        return True
 
     def spreads(self, law: Gaussian) -> tuple[Spread, ...]:
         """What will be known of each SELECT's answers, before anything is measured."""
@@ -141,15 +146,31 @@ def leveled(workload: Workload, moved: int, *, largest: bool = False) -> Leveled
     if atoms > MOST or (atoms <= CELLS and workload.size <= ANSWERS):
         return None
     low, high = np.searchsorted(cuts, low), np.searchsorted(cuts, high)
-    sizes = level_sizes(low, high, worth, math.ceil(math.log2(atoms)))
-    rates = level_rates(sizes)
-    weights = np.diff(rates, prepend=0.0) / 2.0 ** np.arange(len(rates))
+    most = sum(float(own.sum()) for own in wanted)
+    tried = [_tree(low, high, worth, atoms, branching) for branching in BRANCHINGS]
+    at = min(range(len(tried)), key=lambda at: tried[at][0])
+    (squared, rates), branching = tried[at], BRANCHINGS[at]
+    if not squared < moved * most:
+        return None
+    weights = np.diff(rates, prepend=0.0) / float(branching) ** np.arange(len(rates))
     factors = np.rint(np.sqrt(weights / weights.max()) * FINE * len(weights)).astype(np.int64)
     factors[0] = max(factors[0], 1)  # else single values do not follow
-    squared = float((sizes / rates).sum())
-    if not squared < moved * sum(float(own.sum()) for own in wanted):
-        return None
-    return Leveled(workload, _measured(name, cuts, factors), math.sqrt(squared), largest)
+    measured = _measured(name, cuts, factors, branching)
+    total = most if largest else 1.0  # of weights, which are all 1 then
+    errors = [math.sqrt(each / total) for each, _ in tried]
+    names = [f"tree of {many} on {name}" for many in BRANCHINGS]
+    priced = tuple(zip(names, errors, strict=True))
+    return Leveled(workload, measured, errors[at], largest, priced)
+
+
+def _tree(low: Ints, high: Ints, worth: Floats, atoms: int, branching: int) -> tuple[float, Floats]:
+    """The squared error of the best weights on the levels of a tree, and mu of each."""
+    top = 0
+    while branching**top < atoms:
+        top += 1
+    sizes = level_sizes(low, high, worth, top, branching)
+    rates = level_rates(sizes, branching)
+    return float((sizes / rates).sum()), rates
 
 
 def _column(workload: Workload) -> tuple[str, int] | None:
@@ -199,25 +220,25 @@ def _spans(family: Family, name: str, size: int) -> tuple[Ints, Ints] | None:
     return begins[order], ends[order]
 
 
-def level_sizes(low: Ints, high: Ints, worth: Floats, top: int) -> Floats:
+def level_sizes(low: Ints, high: Ints, worth: Floats, top: int, branching: int = 2) -> Floats:
     """g_l = tr(G P_l) of each level up to the `top`, for the weighted intervals [low, high)."""
-    means = list(_means(low, high, worth, top))  # tr(G Q_l) for the averages Q_l over blocks
+    means = list(_means(low, high, worth, top, branching))  # tr(G Q_l), means Q_l of blocks
     return -np.diff(np.array([*means, 0.0]))
 
 
-def _means(low: Ints, high: Ints, worth: Floats, top: int) -> Iterator[float]:
-    for level in range(top + 1):
-        first, last = low >> level, (high - 1) >> level
-        head = ((first + 1) << level) - low
-        tail = high - (last << level)
-        apart = head**2.0 + tail**2.0 + (last - first - 1) * 4.0**level
+def _means(low: Ints, high: Ints, worth: Floats, top: int, branching: int) -> Iterator[float]:
+    for size in (branching**level for level in range(top + 1)):
+        first, last = low // size, (high - 1) // size
+        head = (first + 1) * size - low
+        tail = high - last * size
+        apart = head**2.0 + tail**2.0 + (last - first - 1) * float(size) ** 2
         squares = np.where(first == last, (high - low) ** 2.0, apart)
-        yield float((worth * squares).sum()) / 2.0**level
+        yield float((worth * squares).sum()) / size
 
 
-def level_rates(sizes: Floats) -> Floats:
+def level_rates(sizes: Floats, branching: int = 2) -> Floats:
     """mu_l of the best weights on the levels, not falling, for columns of length 1."""
-    powers = 2.0 ** -np.arange(len(sizes))
+    powers = float(branching) ** -np.arange(len(sizes))
     shares = powers - np.append(powers[1:], 0.0)
     pools: list[tuple[float, float, int]] = []  # of g, of a, and how many levels
     for size, share in zip(np.maximum(sizes, 0.0).tolist(), shares.tolist(), strict=True):
@@ -230,7 +251,7 @@ def level_rates(sizes: Floats) -> Floats:
     return found
 
 
-def _measured(name: str, cuts: Ints, factors: Ints) -> Workload:
+def _measured(name: str, cuts: Ints, factors: Ints, branching: int) -> Workload:
     """Counts of the blocks of each level, each level with its factor."""
     domain, atoms = Domain((name,), (int(cuts[-1]),)), len(cuts) - 1
     atom = np.repeat(np.arange(atoms), np.diff(cuts))
@@ -238,7 +259,7 @@ def _measured(name: str, cuts: Ints, factors: Ints) -> Workload:
     for level, factor in enumerate(factors.tolist()):
         if not factor:
             continue
-        merged = atom >> level
+        merged = atom // branching**level
         many = int(merged[-1]) + 1
         grouping = Grouping(((domain, merged, 1),), np.arange(many))
         if many == 1:

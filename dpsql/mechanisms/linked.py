@@ -99,7 +99,7 @@ def tables(kept: Kept, asked: Columns) -> list[tuple[int, ...]]:
 
 def fitted(kept: Kept, seq: int) -> bool:
     """Whether a release may be fitted with others: its residual tables, if it has any, are few
-    enough, and were not chosen in rounds."""
+    enough, and were not chosen in rounds, nor measured through a matrix along each axis."""
     from dpsql.mechanisms.design import CELLS, meet, size
     from dpsql.mechanisms.inverse import large
 
@@ -107,7 +107,7 @@ def fitted(kept: Kept, seq: int) -> bool:
     assert stored is not None
     if not stored.apart:
         return True
-    met = None if stored.picked is not None else meet(stored.families, CELLS)
+    met = None if stored.picked is not None or stored.grids else meet(stored.families, CELLS)
     return met is not None and not large(size(met), sum(own.values.size for own in stored.kinds))
 
 

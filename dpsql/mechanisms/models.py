@@ -25,7 +25,7 @@ def model(kept: Kept, chosen: Sequence[int]) -> Model | Alone | None:
         assert stored is not None
         if stored.apart and not chosen[1:]:
             return alone(stored)
-        if stored.picked is not None:
+        if stored.picked is not None or stored.grids:
             return None
         variance = variance_of(stored.law)
         mixes += [(mix, len(listed) + mix.first, variance) for mix in stored.mixes]

@@ -7,6 +7,7 @@ sensitivity is that of what is measured.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import weakref
 from collections import OrderedDict
@@ -15,27 +16,33 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from dpsql.curator.quote import moved
+from dpsql.curator.sensitivity import sensitivity
 from dpsql.mechanisms.threads import one_thread
 from dpsql.query.canon import families
 from dpsql.query.linear import Block, Grouping, Workload
 from dpsql.query.renewed import Renewed
-from dpsql.schema import Dataset
+from dpsql.schema import Dataset, Neighbours
 
 if TYPE_CHECKING:  # most statements have no use for one
     from dpsql.mechanisms.factorization import Factored
     from dpsql.mechanisms.levels import Leveled
     from dpsql.mechanisms.marginals import Marginals
+    from dpsql.mechanisms.products import Products
 
-    Plan: TypeAlias = Factored | Marginals | Leveled
+    Implicit: TypeAlias = Leveled | Products
+    Written: TypeAlias = Factored | Marginals
+    Plan: TypeAlias = Written | Implicit
 
 MANY = 600  # queries: no more are mixed together
 _KEPT, _HELD = 64, 1 << 24  # plans that are remembered, and entries of their matrices
+_NEAR = 1.1  # times a bound on all strategies: nothing that is written out is looked for then
 _ALIKE = 1.1  # of the largest weights of two queries: what whole factors leave of one scale
 _PLANNING = Renewed()
 _PLANS: OrderedDict[object, Factored | None] = OrderedDict()
 _Tabled: TypeAlias = "dict[bool, Marginals | None]"
 _TABLED: weakref.WeakKeyDictionary[Workload, _Tabled] = weakref.WeakKeyDictionary()
-_RUNS: weakref.WeakKeyDictionary[Workload, dict[bool, Leveled | None]] = weakref.WeakKeyDictionary()
+_Formulas: TypeAlias = "dict[bool, Implicit | None]"
+_IMPLICIT: weakref.WeakKeyDictionary[Workload, _Formulas] = weakref.WeakKeyDictionary()
 _Made: TypeAlias = "dict[tuple[bool, bool], Factored]"
 _MADE: weakref.WeakKeyDictionary[Workload, _Made] = weakref.WeakKeyDictionary()
 
@@ -95,7 +102,7 @@ def factorized(
 
 def _entries() -> int:
     plans = [plan for plan in _PLANS.values() if plan is not None]
-    return sum(part.matrix.size for plan in plans for part in plan.strategy.parts)
+    return sum(each.part.matrix.size for plan in plans for each in plan.solved)
 
 
 def _factored(workload: Workload, largest: bool, grouped: bool) -> Factored | None:
@@ -118,8 +125,11 @@ def least_possible(plan: Plan, dataset: Dataset) -> float | None:
         return plan.ratio
     from dpsql.curator.mixed import reach
 
-    moved = reach(plan.strategy, dataset)
-    return plan.ratio * math.sqrt(moved.squared / moved.alone)
+    if isinstance(plan.strategy, Workload):
+        alone = sensitivity(plan.strategy, Neighbours.ADD_REMOVE, dataset.unit.max_rows).squared
+        return plan.ratio * math.sqrt(moved(plan.strategy, dataset).squared / alone)
+    found = reach(plan.strategy, dataset)
+    return plan.ratio * math.sqrt(found.squared / found.alone)
 
 
 def tabled(workload: Workload, *, largest: bool = False) -> Marginals | None:
@@ -135,18 +145,85 @@ def tabled(workload: Workload, *, largest: bool = False) -> Marginals | None:
         return known[largest]
 
 
-def runs(workload: Workload, dataset: Dataset, *, largest: bool = False) -> Leveled | None:
-    """A tree for intervals of more values of a column than an optimum is found for; or None."""
+def best(workload: Workload, dataset: Dataset, *, largest: bool = False) -> Plan | None:
+    """The strategy of least mean, or `largest`, squared error that is found, but for residual
+    plans: one that is written out, unless one that is not is known to be near the best of all.
+    """
+    found = implicit(workload, dataset, largest=largest)
+    if found is not None and settled(found):
+        return found
+    return better(found, factorized(workload, dataset, largest=largest))
+
+
+def better(found: Implicit | None, written: Written | None) -> Plan | None:
+    """The one that errs less: residual plans, as they are the best for tables, come first."""
+    from dpsql.mechanisms.marginals import Marginals
+
+    if found is None or written is None or isinstance(written, Marginals):
+        return written or found
+    return found if found.rmse < written.rmse else written
+
+
+def settled(found: Implicit) -> bool:
+    """Whether nothing that is written out is worth a look beside it."""
+    return found.lone or (found.ratio is not None and found.ratio <= _NEAR)
+
+
+def implicit(workload: Workload, dataset: Dataset, *, largest: bool = False) -> Implicit | None:
+    """A strategy that is never written out, for more queries or cells than an optimum is found
+    for: a product of matrices along columns, or a tree on one; or None.
+    """
     if workload.size <= MANY:
         return None
     from dpsql.mechanisms.levels import leveled
+    from dpsql.mechanisms.products import products
 
     with _PLANNING.held():
-        known = _RUNS.setdefault(workload, {})
+        known = _IMPLICIT.setdefault(workload, {})
         if largest not in known:
             squared = moved(workload, dataset).squared // dataset.unit.max_rows**2
-            known[largest] = leveled(workload, squared, largest=largest)
+            with one_thread():
+                found = products(workload, squared, largest=largest)
+                tree = leveled(workload, squared, largest=largest)
+            known[largest] = _of_both(found, tree)
         return known[largest]
+
+
+def _of_both(found: Products | None, tree: Leveled | None) -> Implicit | None:
+    """The better one, which has both errors to show."""
+    if found is None or tree is None:
+        return found or tree
+    if found.largest:
+        return found
+    tried = dict([*found.priced, *tree.priced])
+    priced = tuple(sorted(tried.items(), key=lambda item: item[1]))
+    better: Implicit = found if found.rmse < tree.rmse else tree
+    lower = found.rmse / found.ratio if found.ratio else 0.0
+    ratio = max(1.0, better.rmse / lower) if lower else None
+    return dataclasses.replace(better, priced=priced, ratio=ratio)
+
+
+def compared(plan: Plan, rms: float) -> tuple[tuple[str, float], ...]:
+    """The strategies by formula that were compared, with the error of each where that of the one
+    that was taken is `rms`; the best first."""
+    from dpsql.mechanisms.levels import Leveled
+    from dpsql.mechanisms.products import Products
+
+    if not isinstance(plan, Leveled | Products):
+        return ()
+    return tuple((name, rms * error / plan.rmse) for name, error in plan.priced)
+
+
+def soon(workload: Workload, queries: int, most: int) -> bool:
+    """Whether a strategy that is written out is soon found: of so many queries, whose square times
+    what cells they tell apart, about, is no more than `most`."""
+    if workload.size > queries:
+        return False
+    sizes: dict[str, int] = {}
+    for family in (f for listed in families(workload) for f in listed if f is not None):
+        for name, size in zip(family.classes, family.shape, strict=True):
+            sizes[name] = max(size, sizes.get(name, 1))
+    return math.prod(sizes.values()) * workload.size**2 <= most
 
 
 def of_one_group(workload: Workload) -> Workload | None:

@@ -19,6 +19,10 @@ def stddev_of(stored: Stored) -> float:
     found = stddev(stored.law)
     if stored.tabled is not None:
         return min(_of_tables(kept, found) for kept in stored.kinds)
+    if stored.grids:
+        from dpsql.mechanisms.grids import told_by
+
+        return found * told_by(stored.grids).least
     if stored.picked is not None:
         return found / max(family.factor for family in stored.families)
     if not stored.mixes:

@@ -4,8 +4,9 @@ The answers W h of a workload are estimated as R (A W h + z), for any R with W =
 be noised is A W, and the noise of the answers is R z (the matrix mechanism; Li et al. 2010). Its
 parts are on one scale, so that the same noise suits all. Everything here is public.
 
-A part is an integer combination of answers (`Mixed`), or the residual tables of what is grouped by
-several sets of keys (`Residuals`; Xiao et al. 2023, arXiv:2305.08175).
+A part is an integer combination of answers (`Mixed`), the residual tables of what is grouped by
+several sets of keys (`Residuals`; Xiao et al. 2023, arXiv:2305.08175), or a table that an integer
+matrix is applied to along each axis (`Product`; McKenna et al. 2018, arXiv:1808.03537).
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.query.axis import Axis
 from dpsql.query.contrasts import Contrast
 from dpsql.query.linear import Block, Workload
 from dpsql.query.predicate import TRUE, Codes, truth
@@ -222,10 +224,59 @@ class Residuals:
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Product:
+    """factor x (kron of a matrix for each axis) x table.
+
+    `workload` is one block of one weight of 1, whose grouping counts all combinations of the groups
+    of some keys, one for each of the `axes`, the last key running fastest. A row moves the values
+    by a column of the product, whose length is that of its columns along each axis together.
+    """
+
+    workload: Workload
+    axes: tuple[Axis, ...]
+    factor: int
+
+    def __post_init__(self) -> None:
+        (block,) = self.workload.blocks
+        (grouping,), (weight,) = block.groupings, block.weights
+        if weight.largest != 1 or not self.factor >= 1:
+            raise ValueError("a product counts rows, and has a whole factor")
+        if grouping.size != self.size or len(grouping.keys) != len(self.axes):
+            raise ValueError("a table has all combinations of its keys' groups")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(axis.size for axis in self.axes)
+
+    @property
+    def size(self) -> int:
+        """The number of values that are measured."""
+        return math.prod(self.shape)
+
+    def matvec(self, codes: Codes, counts: Ints) -> Ints:
+        """What is measured, on a sparse histogram, (values, 1); exact, in Python integers where 64
+        bits might not hold them.
+        """
+        (table,) = self.workload.matvec(codes, counts)
+        reach = int(np.abs(table).max(initial=0)) * self.factor
+        for axis in self.axes:
+            reach *= axis.reach
+        exact: Any = np.int64 if reach < 1 << 62 else object
+        values = table.astype(exact, copy=False).reshape(self.shape)
+        for at, axis in enumerate(self.axes):
+            values = np.moveaxis(axis.measured(np.moveaxis(values, at, -1)), -1, at)
+        found: Ints = (values * self.factor).reshape(-1, 1)
+        return found
+
+
+Part: TypeAlias = Mixed | Residuals | Product
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Strategy:
     """Parts that are measured together with noise of one law."""
 
-    parts: tuple[Mixed | Residuals, ...]
+    parts: tuple[Part, ...]
 
     def __post_init__(self) -> None:
         if not self.parts:

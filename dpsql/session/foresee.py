@@ -54,7 +54,7 @@ def foreseen(
     others: tuple[int, ...] = ()
     noises = rest.noises(workload)
     if archive is not None and then is not None and then.worst < math.inf:
-        noises, others = then.noises(workload), tuple(filter(archive.holds, then.used))
+        noises, others = then.noises(workload), archive.held(then.used)
     if rest is not plan.choice:
         name = label(rest, len(others)) + (" (whole table)" if plan.whole else "")
         candidate = Candidate(name, rest.price, error(workload, noises), charged(rest))

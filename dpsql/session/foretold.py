@@ -119,7 +119,7 @@ def _plans(
             assert rest is not None
             noises = alike[at] if later is None else later.noises(workload)
             used = () if later is None else later.used
-            others = [] if archive is None else [*filter(archive.holds, used)]
+            others = [] if archive is None else [*archive.held(used)]
             alone = rest.alone(workload, noises, dataset, terms)
             combined = (f"combined with {quoted(session.ledger, others)}",) if others else ()
             head = Head(label(rest.choice, len(others)), alone.price, None, left, combined)

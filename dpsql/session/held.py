@@ -62,7 +62,7 @@ def read(
         charge = Charge(ledger, balance, earlier + charged)
         failure: BaseException | None = None
         try:
-            stored = None if archive.holds(seq) else others.stored(seq)
+            stored = None if archive.held([seq]) else others.stored(seq)
             if stored is None:
                 continue  # held, or the ledger could not keep it
             rise = ledger.reads.rise(session.user, dataset.name, seq)

@@ -30,6 +30,7 @@ from dpsql.mechanisms.gaussian import short
 from dpsql.mechanisms.mixed import Again
 from dpsql.mechanisms.noises import Alike, Noise
 from dpsql.mechanisms.noises import Joint as Noisy
+from dpsql.mechanisms.spread import Fitted
 from dpsql.planner import Asked, Choice, Terms, as_precise, choose, chosen
 from dpsql.query.canon import Family, families, parts, remember
 from dpsql.query.compile import Compiled
@@ -59,8 +60,9 @@ class Joint:
         if plan is None:
             return [(Alike(law),) * len(workload.blocks) for workload in self.asked]
         from dpsql.mechanisms.levels import Leveled
+        from dpsql.mechanisms.products import Products
 
-        if isinstance(plan, Leveled) and isinstance(law, Gaussian):
+        if isinstance(plan, Leveled | Products) and isinstance(law, Gaussian):
             return [plan.noises(law, workload) for workload in self.asked]
         return [answered.noises for answered in self._again(self.choice.unmeasured())]
 
@@ -116,6 +118,11 @@ class Joint:
     def _again(self, stored: Stored | None) -> list[Answered]:
         """The answers of each workload, of a strategy's values."""
         assert stored is not None  # no strategy is planned for what cannot be kept
+        if stored.grids:
+            from dpsql.mechanisms.grids import Grids
+
+            told = map(Grids(stored).answers, self.asked)
+            return [_answered(fitted) for fitted in told]
         if not stored.mixes and stored.tabled is None:
             from dpsql.mechanisms.levels import Levels
 
@@ -123,8 +130,11 @@ class Joint:
             return [levels.answers(workload) for workload in self.asked]
         if stored.tabled is None:
             return [Again.of(workload, stored)() for workload in self.asked]
-        found = map(Coarser(stored).answers, self.asked)
-        return [Answered(tuple(f.shown for f in s), tuple(map(Noisy, s)), 1) for s in found]
+        return [_answered(fitted) for fitted in map(Coarser(stored).answers, self.asked)]
+
+
+def _answered(fitted: Sequence[Fitted]) -> Answered:
+    return Answered(tuple(f.shown for f in fitted), tuple(map(Noisy, fitted)), 1)
 
 
 def joint(workloads: Sequence[Workload], dataset: Dataset, asked: Asked, terms: Terms) -> Joint:

@@ -19,7 +19,7 @@ from dpsql.mechanisms.archive import Archive
 from dpsql.mechanisms.finest import largest
 from dpsql.mechanisms.noises import Alike, Noise
 from dpsql.mechanisms.noises import Joint as Fitted
-from dpsql.mechanisms.plans import factorized, runs
+from dpsql.mechanisms.plans import best
 from dpsql.planner import NOISES, Asked, Terms, chosen
 from dpsql.query.compile import Compiled
 from dpsql.schema import Dataset
@@ -106,8 +106,7 @@ def halves_of(ready: Ready, archive: Archive | None) -> list[float] | None:
 
 def _mixed(alone: Joint, widths: Sequence[Width], dataset: Dataset, terms: Terms) -> Joint | None:
     """The same through the strategy of least largest error, with as much noise as will do."""
-    tree = runs(alone.workload, dataset, largest=True)
-    plan = tree or factorized(alone.workload, dataset, largest=True)
+    plan = best(alone.workload, dataset, largest=True)
     if plan is None:
         return None
 

@@ -73,7 +73,7 @@ def reading(
     others = earlier.others(ledger, *archive.name[1:])
     best: Reading | None = None
     for found in others.singles(compiled.workload, plan.enough):
-        if archive.held(found.used[:1]):
+        if archive.held([found.used[0]]):
             continue
         try:
             seq = found.used[0]

@@ -216,6 +216,7 @@ def plan(found: Plan) -> Release:
                                                     f"rho {figure(found.charged.rho)}")
         ]),
         ("candidates", candidates),
+        *[("strategies", c.compared) for c in found.candidates if c.strategies],
     ]  # fmt: skip
     errors = [e for row in found.stderr for e in row if e is not None]
     if errors:

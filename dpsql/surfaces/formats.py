@@ -297,6 +297,9 @@ def candidate_table(
     of_grant = [] if left is None else ["of the grant"]
     names = ("candidate", *of_grant, "ε alone", error, *["of the least possible"] * bounded)
     yield from table(names, rows, (False, *[True] * (len(names) - 1)), width=width, drawn=drawn)
+    for candidate in candidates:
+        if candidate.strategies:
+            yield f"{candidate.backend} through {candidate.compared}"
 
 
 def cells_of(rows: Sequence[Row]) -> list[list[str]]:

@@ -201,3 +201,19 @@ def test_what_is_nested_by_itself_is_measured_as_it_is() -> None:
     groupings = [Grouping(((domain, own, 1),), np.unique(own)) for own in (tens, ones)]
     block = Block(ALWAYS, (Weight((Term(ALWAYS),)),), (TOTAL, *groupings))
     assert leveled_of(Workload(domain, (block,))) is None
+
+
+def test_the_best_branching_is_taken_and_all_are_told() -> None:
+    """Thirds of 81 values, and ninths: halving is not the best; by dense algebra."""
+    spans = [(size * at, size * at + size) for size in (1, 9, 27) for at in range(81 // size)]
+    spans += [(27 * low, 27 * high) for low in range(3) for high in range(low + 1, 4)]
+    asked = intervals(81, spans, [1] * len(spans))
+    plan = planned(asked)
+    errors = dict(plan.priced)
+    assert list(errors) == [f"tree of {many} on a" for many in levels.BRANCHINGS]
+    assert plan.rmse == min(errors.values()) < errors["tree of 2 on a"]
+    assert plan.rmse == errors["tree of 3 on a"]
+    strategy, queries = columns(plan.strategy, 81).T, columns(asked, 81).T
+    moved = (strategy**2).sum(axis=0).max()
+    dense = np.einsum("qa,ab,qb->q", queries, np.linalg.inv(strategy.T @ strategy), queries)
+    assert math.sqrt(moved * dense.mean()) == pytest.approx(plan.rmse, rel=5e-3)

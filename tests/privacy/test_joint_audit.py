@@ -25,7 +25,7 @@ from dpsql.accounting.ledger import Ledger
 from dpsql.accounting.purse import Balance, Price, difference
 from dpsql.curator.sealed import unseal
 from dpsql.errors import BudgetExceeded
-from dpsql.query.strategy import Mixed, Residuals, Strategy
+from dpsql.query.strategy import Part, Strategy
 from dpsql.session import Session
 from tests.rows import fill
 
@@ -116,7 +116,7 @@ class Watched:
         found: list[np.ndarray] = workload.matvec(cells.codes, cells.counts)
         return found
 
-    def _part(self, part: Mixed | Residuals) -> np.ndarray:
+    def _part(self, part: Part) -> np.ndarray:
         curator = self.session._curator(self.session.datasets["town"])
         names = part.workload.domain.names
         cells = unseal(curator._cells(names, curator._engine.snapshot()))

@@ -11,12 +11,14 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dpsql.errors import BudgetExceeded
-from dpsql.mechanisms import clusters, drafts, levels, plans
+from dpsql.mechanisms import clusters, drafts, formulas, levels, plans, products
+from dpsql.query.axis import Haar, Listed, Toeplitz
 from dpsql.query.linear import Workload
-from dpsql.query.strategy import Mixed, Residuals, Strategy
+from dpsql.query.strategy import Mixed, Product, Residuals, Strategy
 from tests.privacy.test_joint_audit import CONDITIONS, RELATIONS, SHAPES, TOWN, Watched, divergence
 
 LENGTH = 14
@@ -107,6 +109,53 @@ def test_nobody_loses_more_than_is_spent_on_a_tree(
         assert isinstance(town.workload, Workload)
         factors = [weight.factor for block in town.workload.blocks for weight in block.weights]
         assert 1 < len(factors) == len(town.workload.blocks)
+        for i, other in enumerate(others):
+            other.true = other.truth(town.workload)
+            lost[i] += divergence(town, other)
+            assert lost[i] <= town.balance.spent_rho
+    assert 0 < max(lost) <= town.balance.spent_rho <= town.balance.grant.rho
+
+
+CROSSED = ";\n".join(
+    [f"SELECT region, COUNT(*) FROM town WHERE age <= {age} GROUP BY region" for age in range(6)]
+    + ["SELECT COUNT(*) FROM town", "SELECT COUNT(*) FROM town WHERE age BETWEEN 2 AND 4"]
+)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(
+    ("script", "axes"),
+    [
+        (RUNNING, {Listed}),
+        (RUNNING, {Toeplitz}),
+        (RUNNING, {Haar}),
+        (CROSSED, {Listed}),
+        (CROSSED, {Listed, Toeplitz}),
+    ],
+)
+def test_nobody_loses_more_than_is_spent_on_products(
+    tmp_path: Path,
+    relation: str,
+    script: str,
+    axes: set[type],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each matrix along a column, bought twice and in parts; as if columns were too long."""
+    monkeypatch.setattr(plans, "MANY", 3)
+    monkeypatch.setattr(products, "FEW", 1)
+    monkeypatch.setattr(formulas, "FIRST", 1 << 11 if axes == {Listed} else 3)
+    if axes == {Haar}:
+        one = np.ones(6, np.int64)
+        monkeypatch.setattr(formulas, "root", lambda size, even: Toeplitz(one[:size], one[:size]))
+    head, neighbours = RELATIONS[relation]
+    town = Watched.over(tmp_path, "town", head, TOWN)
+    others = [Watched.over(tmp_path, f"o{i}", head, rows) for i, rows in enumerate(neighbours)]
+    lost: list[Any] = [0] * len(others)
+    for rho, reuse in ((0.01, True), (0.01, False), (0.03, True)):
+        run(town, script, {"rho": rho, "reuse": reuse})
+        assert isinstance(town.workload, Strategy)
+        measured = [part for part in town.workload.parts if isinstance(part, Product)]
+        assert {type(axis) for part in measured for axis in part.axes} == axes
         for i, other in enumerate(others):
             other.true = other.truth(town.workload)
             lost[i] += divergence(town, other)
