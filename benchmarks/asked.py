@@ -31,7 +31,8 @@ from dpsql.accounting.ledger import Ledger
 from dpsql.domain import Domain
 from dpsql.query.expr import text_literal
 from dpsql.schema import Dataset
-from dpsql.session import Session, bypass
+from dpsql.session import Session
+from dpsql.session.synopses import bypass
 
 FURTHER = 100_000
 RUNS = 3

@@ -22,10 +22,10 @@ from benchmarks.clock import child, peak
 from benchmarks.figures import Figure
 from benchmarks.tables import build, grant
 from dpsql.accounting.ledger import Ledger
-from dpsql.mechanisms.axes import Identity
-from dpsql.mechanisms.optimum import optimum
-from dpsql.mechanisms.residual import plan as residual
-from dpsql.mechanisms.rows import Prefixes, Ranges, Rows
+from dpsql.mechanisms.strategies.axes import Identity
+from dpsql.mechanisms.strategies.optimum import optimum
+from dpsql.mechanisms.strategies.residual import plan as residual
+from dpsql.mechanisms.strategies.rows import Prefixes, Ranges, Rows
 from dpsql.mechanisms.threads import one_thread
 from dpsql.release import Release
 from dpsql.session import Session

@@ -17,7 +17,7 @@ from statistics import median, quantiles
 from benchmarks.figures import Figure
 from benchmarks.ledger import LONG, lengthen
 from dpsql.accounting.events import PICO, Gaussian
-from dpsql.accounting.footprint import Axis, Factor, Footprint, Loss
+from dpsql.accounting.footprints.footprint import Axis, Factor, Footprint, Loss
 from dpsql.accounting.ledger import Ledger
 
 COUNT = 1000

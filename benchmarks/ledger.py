@@ -21,8 +21,8 @@ from statistics import median, quantiles
 from benchmarks.clock import fsync
 from benchmarks.figures import Figure
 from dpsql.accounting.events import Gaussian
-from dpsql.accounting.guard import TAIL
 from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.seals.guard import TAIL
 
 ROUNDS = 1000
 LONG = 1_000_000

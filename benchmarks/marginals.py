@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from dpsql.curator.noise import gaussian
 from dpsql.domain import Domain
-from dpsql.mechanisms.axes import Identity
-from dpsql.mechanisms.entropy import centred
-from dpsql.mechanisms.junction import Floats, Names
-from dpsql.mechanisms.noisy import NoisyTable, whole
-from dpsql.mechanisms.residual import plan
+from dpsql.mechanisms.strategies.axes import Identity
+from dpsql.mechanisms.strategies.residual import plan
+from dpsql.mechanisms.synopses.entropy import centred
+from dpsql.mechanisms.synopses.junction import Floats, Names
+from dpsql.mechanisms.synopses.noisy import NoisyTable, whole
 from dpsql.schema import load
 
 Codes = dict[str, NDArray[np.int64]]

@@ -12,10 +12,10 @@ import numpy as np
 from benchmarks.figures import Figure, Note
 from benchmarks.marginals import Codes, alike, counts, residual
 from dpsql.domain import Domain
-from dpsql.mechanisms.entropy import fitted
-from dpsql.mechanisms.junction import Names
-from dpsql.mechanisms.noisy import total
-from dpsql.mechanisms.synthetic import rows
+from dpsql.mechanisms.synopses.entropy import fitted
+from dpsql.mechanisms.synopses.junction import Names
+from dpsql.mechanisms.synopses.noisy import total
+from dpsql.mechanisms.synopses.synthetic import rows
 
 RUNS = 3
 

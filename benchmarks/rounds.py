@@ -16,12 +16,12 @@ from benchmarks.figures import Figure
 from benchmarks.marginals import Codes, noise
 from dpsql.accounting.events import PICO
 from dpsql.curator.sensitivity import sensitivity
-from dpsql.mechanisms import mwem
-from dpsql.mechanisms.expectation import answers
-from dpsql.mechanisms.learnt import learnt
+from dpsql.mechanisms.synopses import mwem
+from dpsql.mechanisms.synopses.expectation import answers
+from dpsql.mechanisms.synopses.learnt import learnt
 from dpsql.query.linear import Workload
 from dpsql.schema import Neighbours
-from dpsql.session.rounds import ROUNDS
+from dpsql.session.synopses.rounds import ROUNDS
 
 Floats = NDArray[np.float64]
 

@@ -27,12 +27,12 @@ from benchmarks.tables import build
 from dpsql.accounting.convert import rho_of
 from dpsql.accounting.events import PICO
 from dpsql.domain import Domain
-from dpsql.mechanisms.entropy import fitted
-from dpsql.mechanisms.expectation import answers
-from dpsql.mechanisms.factors import Factored, of_dense
-from dpsql.mechanisms.junction import Entangled, Names
-from dpsql.mechanisms.multiplicative import Question, exponential, question
-from dpsql.mechanisms.noisy import linear, total, whole
+from dpsql.mechanisms.synopses.entropy import fitted
+from dpsql.mechanisms.synopses.expectation import answers
+from dpsql.mechanisms.synopses.factors import Factored, of_dense
+from dpsql.mechanisms.synopses.junction import Entangled, Names
+from dpsql.mechanisms.synopses.multiplicative import Question, exponential, question
+from dpsql.mechanisms.synopses.noisy import linear, total, whole
 from dpsql.query.linear import Block, Grouping, Term, Weight, Workload
 from dpsql.query.predicate import And, Leaf
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from dpsql.accounting.convert import epsilon_of, rho_of
 from dpsql.accounting.events import PICO, Event, Gaussian, Law
+from dpsql.accounting.kept.stored import Stored
 from dpsql.accounting.ledger import Grant
-from dpsql.accounting.stored import Stored
 from dpsql.curator.noise import LARGEST_SCALE, LARGEST_VARIANCE
 from dpsql.curator.quote import GaussianNoise, LaplaceNoise, moved, quote
 from dpsql.curator.quote import Noise as Drawn
@@ -26,10 +26,10 @@ from dpsql.curator.sensitivity import Sensitivity
 from dpsql.errors import UsageError
 from dpsql.mechanisms import gaussian, laplace
 from dpsql.mechanisms.finest import alike, largest
-from dpsql.mechanisms.found import Found
-from dpsql.mechanisms.law import nominal
-from dpsql.mechanisms.noises import WORTH, Alike, Noise, error
-from dpsql.mechanisms.plans import (
+from dpsql.mechanisms.intervals.law import nominal
+from dpsql.mechanisms.intervals.noises import WORTH, Alike, Noise, error
+from dpsql.mechanisms.reuse.found import Found
+from dpsql.mechanisms.strategies.plans import (
     best,
     better,
     compared,
@@ -47,7 +47,7 @@ from dpsql.release import DEFAULT_SHARE, Candidate, Cost
 from dpsql.schema import Dataset
 
 if TYPE_CHECKING:  # most statements have no use for one
-    from dpsql.mechanisms.plans import Plan
+    from dpsql.mechanisms.strategies.plans import Plan
 
 SCRIPT_SHARE = 10  # and a script this
 NOISES = 1 << 12  # of a grid of noises, in a factor of 2
@@ -226,7 +226,7 @@ def as_precise(whole: Choice, workload: Workload, dataset: Dataset, terms: Terms
 
     The whole is a script's, which has no residual plan by itself.
     """
-    from dpsql.mechanisms.marginals import Marginals
+    from dpsql.mechanisms.strategies.marginals import Marginals
 
     assert whole.plan is not None and not isinstance(whole.plan, Marginals)
     worst = whole.plan.largest

@@ -17,8 +17,8 @@ from dpsql.accounting.purse import Grant
 from dpsql.curator.quote import GaussianNoise, LaplaceNoise
 from dpsql.domain import Domain
 from dpsql.errors import UsageError
-from dpsql.mechanisms.law import stddev
-from dpsql.mechanisms.noises import Alike, error
+from dpsql.mechanisms.intervals.law import stddev
+from dpsql.mechanisms.intervals.noises import Alike, error
 from dpsql.planner import Asked, Terms, candidates, choose, cost, pico
 from dpsql.query.linear import Block, Grouping, Table, Term, Weight, Workload
 from dpsql.query.predicate import ALWAYS, FALSE, TRUE, Leaf

@@ -15,7 +15,7 @@ import dpsql
 from docs.made.markdown import code, paragraphs, plain, table
 
 BESIDES = {
-    "dpsql.session.synopses": ("Synopses",),
+    "dpsql.session.synopses.owned": ("Synopses",),
     "dpsql.release": ("Candidate",),
     "dpsql.accounting.purse": ("Grant", "Balance", "Entry", "Payment", "Price"),
 }

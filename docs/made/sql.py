@@ -13,10 +13,13 @@ INTERNAL = ("like_escape", "not_like_escape", "ilike_escape", "not_ilike_escape"
 
 def limits() -> list[tuple[str, int]]:
     """What a statement may be at most, by the constants that refuse more."""
-    from dpsql.mechanisms import projection, purchase
+    from dpsql.mechanisms import projection
+    from dpsql.mechanisms.synopses import purchase
     from dpsql.query import bind, convert, grid, groups, linear, names, parse, text, typing
     from dpsql.schema import kinds
-    from dpsql.session import queried, script, whole
+    from dpsql.session.reuse import whole
+    from dpsql.session.scripts import script
+    from dpsql.session.synopses import queried
 
     return [
         ("characters of a statement", text.MAX_LENGTH),

@@ -20,13 +20,17 @@ from typing import Literal, TypeVar
 
 from dpsql.accounting import members, payers, terms
 from dpsql.accounting.book import Book, Page
+from dpsql.accounting.books.memory_book import MemoryBook
+from dpsql.accounting.books.shelf import book_at
 from dpsql.accounting.clock import end
 from dpsql.accounting.clock import now as _now
 from dpsql.accounting.events import Event
 from dpsql.accounting.filter import holds
-from dpsql.accounting.footprint import Footprint
-from dpsql.accounting.guard import guarded
-from dpsql.accounting.memory_book import MemoryBook
+from dpsql.accounting.footprints.footprint import Footprint
+from dpsql.accounting.footprints.states import Known, States
+from dpsql.accounting.kept.reads import Reads
+from dpsql.accounting.kept.releases import Releases
+from dpsql.accounting.kept.synopses import Synopses
 from dpsql.accounting.names import check_names
 from dpsql.accounting.purse import (
     EVERYBODY,
@@ -39,13 +43,9 @@ from dpsql.accounting.purse import (
     Receipt,
     Rise,
 )
-from dpsql.accounting.reads import Reads
 from dpsql.accounting.refusals import Regranted, excess, require_room
-from dpsql.accounting.releases import Releases
-from dpsql.accounting.shelf import book_at
-from dpsql.accounting.states import Known, States
+from dpsql.accounting.seals.guard import guarded
 from dpsql.accounting.steps import Course, rise_of, taken
-from dpsql.accounting.synopses import Synopses
 from dpsql.errors import BudgetExceeded, LedgerError
 
 T = TypeVar("T")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from dpsql.accounting import payers
 from dpsql.accounting.book import Page
-from dpsql.accounting.footprint import Footprint
+from dpsql.accounting.footprints.footprint import Footprint
+from dpsql.accounting.footprints.states import Known, States, Trial
 from dpsql.accounting.purse import NOTHING, Price, Rise
-from dpsql.accounting.states import Known, States, Trial
 
 
 @dataclass(frozen=True, slots=True)

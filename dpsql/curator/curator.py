@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpsql.accounting.book import Page
 from dpsql.accounting.events import AboveThreshold, Event, Law, NoisyMax, Rounds, Selection
-from dpsql.accounting.footprint import Footprint
+from dpsql.accounting.footprints.footprint import Footprint
 from dpsql.accounting.ledger import Grant, Ledger, Receipt
 from dpsql.accounting.purse import Price
 from dpsql.curator import chooser, select

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.events import PICO
-from dpsql.accounting.footprint import MOST_ENTRIES, Footprint, Loss
+from dpsql.accounting.footprints.footprint import MOST_ENTRIES, Footprint, Loss
 from dpsql.accounting.losses import shifted
 from dpsql.accounting.purse import LIMIT, Price
 from dpsql.curator.columns import Family, weight_names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from dpsql.accounting.secret import secret
+from dpsql.accounting.seals.secret import secret
 from dpsql.errors import SourceError
 
 

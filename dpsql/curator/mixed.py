@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.events import Gaussian
-from dpsql.accounting.footprint import MOST_ENTRIES, Factor, Footprint, Loss
+from dpsql.accounting.footprints.footprint import MOST_ENTRIES, Factor, Footprint, Loss
 from dpsql.accounting.purse import LIMIT, Price
 from dpsql.curator.columns import slices
 from dpsql.curator.reduced import reduced

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.accounting.footprint import Axis, Factor
+from dpsql.accounting.footprints.footprint import Axis, Factor
 from dpsql.query.linear import alike, starts
 
 RUNS = 1 << 12  # of a column's classes; a column of more is left out

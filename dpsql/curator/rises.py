@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpsql.accounting.events import AboveThreshold, Gaussian, Rounds, Selection
-from dpsql.accounting.footprint import Footprint
+from dpsql.accounting.footprints.footprint import Footprint
 from dpsql.accounting.ledger import Ledger, Rise
 from dpsql.accounting.purse import Price
 from dpsql.curator.footprint import footprint, touched

@@ -37,8 +37,8 @@ from numpy.typing import NDArray
 
 from dpsql.accounting.convert import LARGEST_RHO, epsilon_of
 from dpsql.accounting.events import PICO
-from dpsql.mechanisms.answers import Answers
-from dpsql.mechanisms.uncertain import CONSTANT, Bools, Floats, added
+from dpsql.mechanisms.intervals.answers import Answers
+from dpsql.mechanisms.intervals.uncertain import CONSTANT, Bools, Floats, added
 from dpsql.query.expr import Expr
 
 _DELTAS = 10.0 ** (-np.arange(5, 241) / 16.0)  # 0.49 to 1e-15

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from dpsql.curator.sensitivity import Sensitivity
 from dpsql.errors import UsageError
-from dpsql.mechanisms.answers import Answers
-from dpsql.mechanisms.estimate import estimate
-from dpsql.mechanisms.found import Answered
-from dpsql.mechanisms.noises import Alike, Noise
-from dpsql.mechanisms.quantile import simultaneous
-from dpsql.mechanisms.uncertain import Bools
+from dpsql.mechanisms.intervals.answers import Answers
+from dpsql.mechanisms.intervals.estimate import estimate
+from dpsql.mechanisms.intervals.noises import Alike, Noise
+from dpsql.mechanisms.intervals.quantile import simultaneous
+from dpsql.mechanisms.intervals.uncertain import Bools
+from dpsql.mechanisms.reuse.found import Answered
 from dpsql.query.compile import Compiled, unit_of
 from dpsql.query.estimators import Spread
 from dpsql.query.expr import Expr, Slot, walk

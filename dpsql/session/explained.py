@@ -13,16 +13,17 @@ from dpsql.planner import Choice, Terms, candidates
 from dpsql.query.bind import Probe
 from dpsql.query.parse import Ask
 from dpsql.release import Budget, Cost, Plan
-from dpsql.session import compared, tell
+from dpsql.session import tell
 from dpsql.session.asked import check_delta, effective
 from dpsql.session.build import Head, build_plan, require_bound, require_level
+from dpsql.session.comparing import compared
 from dpsql.session.foresee import foreseen
-from dpsql.session.others import reading
 from dpsql.session.population import population
+from dpsql.session.reuse.others import reading
+from dpsql.session.reuse.wanted import wanted
+from dpsql.session.reuse.whole import whole
 from dpsql.session.settings import Settings
 from dpsql.session.shown import projection
-from dpsql.session.wanted import wanted
-from dpsql.session.whole import whole
 
 if TYPE_CHECKING:
     from dpsql.session.session import Session
@@ -42,7 +43,7 @@ def explained(session: Session, ask: Ask, params: Any, settings: Settings) -> Pl
     drawn = population(session, ask, compiled, settings)
     early: tuple[str, ...] = ()
     if settings.backend == "synopsis":
-        from dpsql.session.guessed import guessed
+        from dpsql.session.synopses.guessed import guessed
 
         balance = session.ledger.balance(session.user, bound.dataset.name)
         said = guessed(session, bound, compiled, settings, balance)
@@ -97,7 +98,7 @@ def explained(session: Session, ask: Ask, params: Any, settings: Settings) -> Pl
     short = [note for cost, r in rises if cost is head.charged for note in tell.shortage(r)]
     told = [] if project is None else [project.note]
     if archive is not None and settings.backend == "auto" and budget is not None and not early:
-        from dpsql.session.guessed import offered
+        from dpsql.session.synopses.guessed import offered
 
         more, of_synopsis = offered(session, compiled, settings, balance)
         listed, told = (*listed, *more), [*told, *of_synopsis]

@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable
 
 from dpsql.accounting.ledger import Ledger
-from dpsql.mechanisms.archive import Archive
-from dpsql.mechanisms.noises import Noise, error
+from dpsql.mechanisms.intervals.noises import Noise, error
+from dpsql.mechanisms.reuse.archive import Archive
 from dpsql.planner import Choice, Terms
 from dpsql.query.compile import Compiled
 from dpsql.release import Budget, Candidate, Cost
 from dpsql.session import tell
 from dpsql.session.build import Head
-from dpsql.session.earlier import REUSE, label, quoted
-from dpsql.session.others import Reading
-from dpsql.session.wanted import Wanted
+from dpsql.session.reuse.earlier import REUSE, label, quoted
+from dpsql.session.reuse.others import Reading
+from dpsql.session.reuse.wanted import Wanted
 
 Foreseen = tuple[Head, tuple[Noise, ...], tuple[Candidate, ...]]
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpsql.accounting.events import Gaussian
-from dpsql.mechanisms.answers import Answers
+from dpsql.mechanisms.intervals.answers import Answers
 from dpsql.query.compile import Compiled
 from dpsql.query.expr import Const, Slot, walk
 from dpsql.query.finish import planned

@@ -26,11 +26,11 @@ import numpy as np
 from dpsql.accounting.caps import most_rho
 from dpsql.accounting.purse import Grant
 from dpsql.errors import UsageError
-from dpsql.mechanisms.answers import Answers
-from dpsql.mechanisms.found import Found
-from dpsql.mechanisms.noises import Noise
+from dpsql.mechanisms.intervals.answers import Answers
+from dpsql.mechanisms.intervals.noises import Noise
+from dpsql.mechanisms.intervals.uncertain import Bools, Floats
+from dpsql.mechanisms.reuse.found import Found
 from dpsql.mechanisms.transfer import Transcript, Transfer, intervals, transfer
-from dpsql.mechanisms.uncertain import Bools, Floats
 from dpsql.query.compile import Compiled
 from dpsql.query.estimators import Count, Estimator, Mean, Spread, Sum
 from dpsql.query.expr import Expr, Slot, walk

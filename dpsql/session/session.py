@@ -12,14 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from dpsql.accounting.books.shelf import is_url, witness
 from dpsql.accounting.ledger import Balance, Ledger, Regranted
-from dpsql.accounting.shelf import is_url, witness
 from dpsql.curator.curator import Curator
 from dpsql.curator.engines.duckdb import DuckDBEngine, snapshot_of
 from dpsql.curator.keys import unit_key
 from dpsql.errors import UsageError
-from dpsql.mechanisms.archive import Archive
-from dpsql.mechanisms.found import Answered
+from dpsql.mechanisms.reuse.archive import Archive
+from dpsql.mechanisms.reuse.found import Answered
 from dpsql.planner import Terms
 from dpsql.query.bind import Bound, Probe, bind
 from dpsql.query.catalogue import Catalogue
@@ -28,25 +28,26 @@ from dpsql.query.grid import Grid
 from dpsql.query.parse import Ask, Describe, Explain, First, Largest, Set, Show
 from dpsql.release import Budget, Cost, Plan, Release, ScriptPlan
 from dpsql.schema import Dataset
-from dpsql.session import compared, tell
+from dpsql.session import tell
 from dpsql.session.asked import check_delta, declared, effective, named, require_private, statement
 from dpsql.session.build import Paid, build, require_bound, require_level
 from dpsql.session.charge import Calls, Charge
-from dpsql.session.earlier import REUSE, Earlier, label, unbought
+from dpsql.session.comparing import compared
 from dpsql.session.explained import explained
-from dpsql.session.others import reading, taken
 from dpsql.session.ours import told
 from dpsql.session.params import literals, native, require_all
 from dpsql.session.population import population
+from dpsql.session.reuse.earlier import REUSE, Earlier, label, unbought
+from dpsql.session.reuse.others import reading, taken
+from dpsql.session.reuse.wanted import wanted
+from dpsql.session.reuse.whole import said_of, whole
 from dpsql.session.settings import Settings
 from dpsql.session.shown import projection
-from dpsql.session.synopses import Learned, Synopses
-from dpsql.session.wanted import wanted
-from dpsql.session.whole import said_of, whole
+from dpsql.session.synopses.owned import Learned, Synopses
 
 if TYPE_CHECKING:  # most sessions run no script
-    from dpsql.session.report import Report
-    from dpsql.session.script import Script
+    from dpsql.session.scripts.report import Report
+    from dpsql.session.scripts.script import Script
 
 _KEPT = 256  # statements whose compiled form is kept
 
@@ -195,8 +196,8 @@ class Session:
         self, script: str | Path | Script, params: Mapping[str, Any] | None = None, **settings: Any
     ) -> Report:
         """As `run`, with the titles of the script, and what all of it cost."""
-        from dpsql.session.ready import ready
-        from dpsql.session.report import answered
+        from dpsql.session.scripts.ready import ready
+        from dpsql.session.scripts.report import answered
 
         self._begin()
         return answered(self, ready(self, script, params, settings))
@@ -205,8 +206,8 @@ class Session:
         self, script: str | Path | Script, params: Mapping[str, Any] | None = None, **settings: Any
     ) -> ScriptPlan:
         """What `run` would do and cost; free, and reads no private data."""
-        from dpsql.session.foretold import foretold
-        from dpsql.session.ready import ready
+        from dpsql.session.scripts.foretold import foretold
+        from dpsql.session.scripts.ready import ready
 
         return foretold(self, ready(self, script, params, settings))
 
@@ -293,7 +294,7 @@ class Session:
         check_delta(ask, terms.delta)
         drawn = population(self, ask, compiled, settings)
         if settings.backend == "synopsis":
-            from dpsql.session.learned import asked as of_synopsis
+            from dpsql.session.synopses.learned import asked as of_synopsis
 
             return of_synopsis(self, ask, bound, compiled, settings, balance)
         dataset, grid = bound.dataset, self._grid(bound.dataset)

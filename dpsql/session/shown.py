@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from dpsql.domain import Domain
 from dpsql.errors import UsageError
-from dpsql.mechanisms.found import Answered
 from dpsql.mechanisms.integral import integral
-from dpsql.mechanisms.noises import Joint, Noise
+from dpsql.mechanisms.intervals.noises import Joint, Noise
 from dpsql.mechanisms.projection import GAP, listed, nearest
+from dpsql.mechanisms.reuse.found import Answered
 from dpsql.mechanisms.threads import one_thread
 from dpsql.query.canon import families, remember
 from dpsql.query.distinct import Distinct

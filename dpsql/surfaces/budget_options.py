@@ -64,8 +64,8 @@ def place_of(db: Path, place: Path | str | None) -> Path | str:
 
 def ledger_of(db: Path, place: Path | str | None, *, create: bool = False) -> Ledger:
     """The ledger of a database, open."""
+    from dpsql.accounting.books.shelf import witness
     from dpsql.accounting.ledger import Ledger
-    from dpsql.accounting.shelf import witness
 
     found = place_of(db, place)
     return Ledger.open(found, create=create, witness=witness(db, found))

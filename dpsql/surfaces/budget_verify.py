@@ -50,8 +50,8 @@ def verify(
     dpsql budget verify adult.duckdb --accept "restored the copy of Monday, grants lowered"
     """
     run.owner = True
-    from dpsql.accounting import verify as verifying
-    from dpsql.accounting.shelf import witness
+    from dpsql.accounting.books.shelf import witness
+    from dpsql.accounting.seals import verify as verifying
     from dpsql.surfaces.output import write_lines
     from dpsql.surfaces.terminal import visible
 

@@ -18,7 +18,7 @@ from dpsql.surfaces.pages import names
 
 if TYPE_CHECKING:
     from dpsql.release import Release
-    from dpsql.session.report import Report
+    from dpsql.session.scripts.report import Report
 
 _OURS = re.compile(r"(\d{2,})(?:-[a-z0-9-]+)?\.(csv|parquet)")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from dpsql.accounting.ledger import Ledger
     from dpsql.session import Session
-    from dpsql.session.synopses import Synopses
+    from dpsql.session.synopses.owned import Synopses
 
 Column: TypeAlias = "tuple[str, str, None, None, None, None, None]"
 Parameters: TypeAlias = "Sequence[Any] | Mapping[str, Any] | None"
@@ -153,7 +153,7 @@ class Connection:
     @property
     def synopses(self) -> Synopses:
         """Synopses of columns: create, listed, shown, export, drop. Raises InterfaceError."""
-        from dpsql.session.synopses import Synopses
+        from dpsql.session.synopses.owned import Synopses
 
         return Synopses(self.session, self._stoppable)
 

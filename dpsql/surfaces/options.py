@@ -58,7 +58,7 @@ class LedgerPlace(_Type):
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> Any:
-        from dpsql.accounting.shelf import is_url
+        from dpsql.accounting.books.shelf import is_url
 
         if is_url(value):
             return str(value)

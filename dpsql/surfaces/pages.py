@@ -21,8 +21,8 @@ from dpsql.surfaces.table import table
 from dpsql.surfaces.terminal import cut, joined, visible
 
 if TYPE_CHECKING:
-    from dpsql.session.report import Report, Section
-    from dpsql.session.script import Step
+    from dpsql.session.scripts.report import Report, Section
+    from dpsql.session.scripts.script import Step
 
 _CAPTION = 78  # columns of a statement that has no title
 _SLUG = 40  # characters of a title in the name of a file
@@ -77,7 +77,7 @@ def _priced(price: Cost, charged: Cost | None, left: Budget | None, statements: 
 
 def notes_of(section: Section) -> list[str]:
     """The notes of one answer; that it was paid with others is said once, below."""
-    from dpsql.session.report import TOGETHER
+    from dpsql.session.scripts.report import TOGETHER
 
     return [visible(n) for n in section.release.notes if not n.startswith(TOGETHER)]
 

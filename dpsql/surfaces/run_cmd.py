@@ -25,8 +25,8 @@ from dpsql.surfaces.options import (
 from dpsql.surfaces.run import Run
 
 if TYPE_CHECKING:
-    from dpsql.session.report import Report
-    from dpsql.session.script import Script
+    from dpsql.session.scripts.report import Report
+    from dpsql.session.scripts.script import Script
     from dpsql.surfaces.bundle import Folder
     from dpsql.surfaces.output import Target
 
@@ -245,7 +245,7 @@ def _words(words: tuple[str, ...]) -> tuple[Path, str]:
 
 def read_script(word: str, run: Run) -> Script:
     with run.importing():
-        from dpsql.session.script import Script
+        from dpsql.session.scripts.script import Script
 
     if word != "-":
         return Script.read(Path(word))

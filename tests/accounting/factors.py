@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hypothesis import strategies as st
 
-from dpsql.accounting.footprint import Axis, Factor
+from dpsql.accounting.footprints.footprint import Axis, Factor
 
 SIZES = {"a": 4, "b": 3, "c": 4, "d": 2, "e": 2}
 NAMES = st.lists(st.sampled_from(sorted(SIZES)), min_size=1, max_size=3, unique=True)

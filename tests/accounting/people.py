@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpsql.accounting.events import PICO, Gaussian, Laplace
-from dpsql.accounting.footprint import Axis, Factor, Footprint, Loss
+from dpsql.accounting.footprints.footprint import Axis, Factor, Footprint, Loss
 from dpsql.accounting.purse import Price
 
 

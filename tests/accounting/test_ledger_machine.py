@@ -18,13 +18,13 @@ import pytest
 from hypothesis import stateful
 from hypothesis import strategies as st
 
-from dpsql.accounting.anchor import SLOT
+from dpsql.accounting.books.postgres_page import PostgresPage
+from dpsql.accounting.books.sqlite_page import SqlitePage
 from dpsql.accounting.convert import pure_rho, rho_of
 from dpsql.accounting.events import PICO, Event, Gaussian, Laplace
 from dpsql.accounting.ledger import Ledger
-from dpsql.accounting.postgres_page import PostgresPage
-from dpsql.accounting.sqlite_page import SqlitePage
-from dpsql.accounting.verify import verify
+from dpsql.accounting.seals.anchor import SLOT
+from dpsql.accounting.seals.verify import verify
 from dpsql.errors import BudgetExceeded, NoGrant, UsageError
 from tests.accounting.people import about
 

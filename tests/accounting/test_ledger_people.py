@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.accounting import footprint, joint
 from dpsql.accounting.book import Page
 from dpsql.accounting.events import PICO
-from dpsql.accounting.footprint import Footprint
+from dpsql.accounting.footprints import footprint, joint
+from dpsql.accounting.footprints.footprint import Footprint
 from dpsql.accounting.ledger import Ledger, Receipt
 from dpsql.accounting.purse import Price
-from dpsql.accounting.verify import accept, verify
+from dpsql.accounting.seals.verify import accept, verify
 from dpsql.errors import BudgetError, BudgetExceeded, LedgerError, UsageError
+from tests.accounting.books.test_ledger_sqlite import OLD
 from tests.accounting.people import about, gaussian, laplace
-from tests.accounting.test_ledger_sqlite import OLD
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from dpsql.accounting.convert import LARGEST_DELTA, LARGEST_EPSILON, SMALLEST_DELTA
 from dpsql.accounting.events import Gaussian, Laplace
 from dpsql.accounting.ledger import Ledger
-from dpsql.accounting.verify import verify
+from dpsql.accounting.seals.verify import verify
 
 TERMS: list[dict[str, Any]] = [
     {"epsilon": 1, "delta": -0.0},

@@ -17,10 +17,10 @@ from dp_accounting.rdp import RdpAccountant
 
 from dpsql.accounting.convert import epsilon_of
 from dpsql.accounting.events import PICO, Event, Gaussian, Laplace
-from dpsql.accounting.footprint import Footprint
+from dpsql.accounting.footprints.footprint import Footprint
 from dpsql.accounting.ledger import Ledger
 from dpsql.accounting.purse import Price
-from dpsql.accounting.verify import verify
+from dpsql.accounting.seals.verify import verify
 from dpsql.session import tell
 from tests.accounting.people import about, gaussian
 

@@ -9,7 +9,7 @@ import pytest
 
 from dpsql.accounting.purse import Grant
 from dpsql.errors import UsageError
-from dpsql.mechanisms.noises import error
+from dpsql.mechanisms.intervals.noises import error
 from dpsql.planner import Asked, Choice, Terms, choose
 from dpsql.query.compile import Compiled
 from dpsql.query.grid import Grid

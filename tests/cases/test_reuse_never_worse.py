@@ -12,7 +12,7 @@ import pytest
 from dpsql.accounting.ledger import Ledger
 from dpsql.release import Plan
 from dpsql.session import Session
-from dpsql.session.wanted import AGAIN
+from dpsql.session.reuse.wanted import AGAIN
 from tests.cases.published import NAMES, Published, cases
 
 MORE = 1.02  # of a standard error

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsql.accounting.events import PICO, Laplace
-from dpsql.accounting.footprint import Footprint, Loss
-from dpsql.accounting.joint import Joint, largest
+from dpsql.accounting.footprints.footprint import Footprint, Loss
+from dpsql.accounting.footprints.joint import Joint, largest
 from dpsql.accounting.purse import Price
 from dpsql.curator import footprint as footprints
 from dpsql.curator import reduced as kept

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dpsql.accounting.ledger import Ledger
-from dpsql.accounting.verify import verify
+from dpsql.accounting.seals.verify import verify
 from dpsql.errors import LedgerError
 from tests.faults.ledger_trials import EVENT, pay, say
 from tests.faults.seeded import (

@@ -20,9 +20,9 @@ from types import FrameType
 from typing import Any
 
 import dpsql.accounting
-from dpsql.accounting import joint
 from dpsql.accounting.events import Gaussian
-from dpsql.accounting.footprint import Axis, Factor, Footprint, Loss
+from dpsql.accounting.footprints import joint
+from dpsql.accounting.footprints.footprint import Axis, Factor, Footprint, Loss
 from dpsql.accounting.ledger import Ledger
 from dpsql.errors import BudgetExceeded, LedgerError
 
@@ -30,17 +30,17 @@ ROOM = os.path.dirname(os.path.abspath(dpsql.accounting.__file__))
 PURE = {
     f"{ROOM}/{name}.py"
     for name in (
-        *("events", "convert", "fields", "purse", "rows", "seal"),
+        *("events", "convert", "seals/fields", "purse", "books/rows", "seals/seal"),
         *(
-            "footprint",
-            "joint",
-            "tables",
-            "tops",
-            "elimination",
-            "shares",
-            "pieces",
-            "runs",
-            "pack",
+            "footprints/footprint",
+            "footprints/joint",
+            "footprints/tables",
+            "footprints/tops",
+            "footprints/elimination",
+            "footprints/shares",
+            "footprints/pieces",
+            "footprints/runs",
+            "kept/pack",
         ),
     )
 }

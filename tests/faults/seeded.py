@@ -23,11 +23,11 @@ from unittest import mock
 import duckdb
 
 import dpsql
-from dpsql.accounting import joint
 from dpsql.accounting.events import PICO
+from dpsql.accounting.footprints import joint
+from dpsql.accounting.kept.releases import Releases
 from dpsql.accounting.ledger import Ledger
-from dpsql.accounting.releases import Releases
-from dpsql.accounting.verify import verify
+from dpsql.accounting.seals.verify import verify
 from dpsql.curator.curator import Curator
 from dpsql.session import Session
 from tests.faults.ledger_trials import EVENT, Trace, about_codes, child, ended, pay
@@ -39,8 +39,8 @@ STEPS = tuple(
     f"{HOME}/{room}"
     for room in (
         *("accounting/", "curator/curator.py", "curator/engines/duckdb.py"),
-        *("session/session.py", "session/charge.py", "session/earlier.py"),
-        *("mechanisms/archive.py", "mechanisms/kept.py"),
+        *("session/session.py", "session/charge.py", "session/reuse/earlier.py"),
+        *("mechanisms/reuse/archive.py", "mechanisms/reuse/kept.py"),
     )
 )
 SUFFIXES = ("", "-wal", ".anchor", ".seal")

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from dpsql.accounting.books.sqlite_book import SqliteBook
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.ledger import Ledger
-from dpsql.accounting.sqlite_book import SqliteBook
 from dpsql.errors import Error, LedgerError
 from tests.faults import ledger_trials as trials
 

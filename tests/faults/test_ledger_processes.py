@@ -11,7 +11,7 @@ import pytest
 
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.ledger import Ledger
-from dpsql.accounting.verify import verify
+from dpsql.accounting.seals.verify import verify
 
 EVENT = Gaussian(1, Fraction(500))
 TRIALS = Path(__file__).with_name("ledger_trials.py")

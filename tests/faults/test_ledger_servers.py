@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from dpsql.accounting.books.postgres_book import PostgresBook
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.ledger import Ledger
-from dpsql.accounting.postgres_book import PostgresBook
-from dpsql.accounting.verify import verify
+from dpsql.accounting.seals.verify import verify
 from dpsql.errors import LedgerError
 
 EVENT = Gaussian(1, Fraction(500))

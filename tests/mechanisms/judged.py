@@ -13,8 +13,8 @@ from fractions import Fraction
 import numpy as np
 
 from dpsql.accounting.events import Event, Gaussian, Laplace
-from dpsql.mechanisms.answers import Answers
-from dpsql.mechanisms.law import atoms, stddev
+from dpsql.mechanisms.intervals.answers import Answers
+from dpsql.mechanisms.intervals.law import atoms, stddev
 from dpsql.query.estimators import Count, Estimator, Sum
 from dpsql.query.expr import Call, Const, Expr, Slot, walk
 

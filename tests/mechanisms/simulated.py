@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsql.mechanisms.axes import Along, Identity, Prefix, Ranges, Rows
+from dpsql.mechanisms.strategies.axes import Along, Identity, Prefix, Ranges, Rows
 
 
 def matrix(along: Along) -> np.ndarray:

@@ -13,7 +13,7 @@ import pytest
 from scipy import optimize
 
 from dpsql.accounting.events import PICO, Gaussian
-from dpsql.mechanisms.answers import Answers
+from dpsql.mechanisms.intervals.answers import Answers
 from dpsql.mechanisms.transfer import Transcript, intervals, transfer
 from dpsql.query.estimators import Count, Mean
 from dpsql.query.expr import Slot

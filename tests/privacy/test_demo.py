@@ -17,8 +17,8 @@ from scipy.stats import binom
 from dpsql.accounting.events import from_dict
 from dpsql.accounting.ledger import Ledger
 from dpsql.accounting.purse import Grant
-from dpsql.mechanisms.law import coverage
-from dpsql.mechanisms.quantile import half_width
+from dpsql.mechanisms.intervals.law import coverage
+from dpsql.mechanisms.intervals.quantile import half_width
 from dpsql.session import Session
 from dpsql.surfaces import demo
 from dpsql.surfaces.run import Run

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from dpsql.accounting.events import AboveThreshold, Exponential, Gaussian, NoisyMax, from_dict
 from dpsql.accounting.ledger import Ledger
 from dpsql.curator import select
-from dpsql.mechanisms import synthetic
-from dpsql.session import Session, exported
+from dpsql.mechanisms.synopses import synthetic
+from dpsql.session import Session
+from dpsql.session.synopses import exported
 from tests.privacy.test_learning import Gated
 from tests.privacy.transcript import PAIRS
 from tests.privacy.trial import NAME, USER, charges, table

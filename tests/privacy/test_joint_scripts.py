@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dpsql.errors import BudgetExceeded
-from dpsql.mechanisms import clusters, drafts, formulas, levels, plans, products
+from dpsql.mechanisms.strategies import clusters, drafts, formulas, levels, plans, products
 from dpsql.query.axis import Haar, Listed, Toeplitz
 from dpsql.query.linear import Workload
 from dpsql.query.strategy import Mixed, Product, Residuals, Strategy

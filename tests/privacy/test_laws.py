@@ -77,11 +77,11 @@ def test_randomness_comes_from_the_operating_system_alone():
         if found := used & {"urandom", "secrets", "uuid", "uuid4", "token_hex"}:
             asked[name] = found
     assert asked == {
-        "accounting/memory_book.py": {"urandom"},  # names of files and of ledgers
-        "accounting/postgres_book.py": {"urandom"},
-        "accounting/sqlite_book.py": {"urandom"},
-        "accounting/sqlite_file.py": {"urandom"},
-        "accounting/secret.py": {"urandom"},  # keys
+        "accounting/books/memory_book.py": {"urandom"},  # names of files and of ledgers
+        "accounting/books/postgres_book.py": {"urandom"},
+        "accounting/books/sqlite_book.py": {"urandom"},
+        "accounting/books/sqlite_file.py": {"urandom"},
+        "accounting/seals/secret.py": {"urandom"},  # keys
         "curator/bits.py": {"urandom"},
         "query/distinct.py": {"urandom"},  # sums that tell public columns apart
         "curator/engines/duckdb.py": {"urandom"},  # the name of rows that are read once

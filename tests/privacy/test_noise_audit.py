@@ -19,7 +19,7 @@ from scipy.stats import beta
 from dpsql.accounting.convert import epsilon_of
 from dpsql.accounting.events import PICO, Gaussian, Laplace
 from dpsql.curator import noise
-from dpsql.mechanisms.law import atoms, stddev
+from dpsql.mechanisms.intervals.law import atoms, stddev
 
 COUNT = 300_000
 ALARM = 2.5e-7

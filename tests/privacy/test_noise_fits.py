@@ -17,8 +17,8 @@ from scipy.stats import chi2
 
 from dpsql.accounting.events import Gaussian, Laplace
 from dpsql.curator import noise
-from dpsql.mechanisms.law import atoms, coverage, stddev
-from dpsql.mechanisms.quantile import half_width
+from dpsql.mechanisms.intervals.law import atoms, coverage, stddev
+from dpsql.mechanisms.intervals.quantile import half_width
 
 ALARM = 1e-9  # of one fit; the chi-square law is close to exact with 50 expected in every bin
 COUNT = 200_000

@@ -23,8 +23,8 @@ from dpsql.accounting.events import Event, Gaussian, Laplace, from_dict
 from dpsql.accounting.ledger import Ledger
 from dpsql.curator import noise
 from dpsql.curator.curator import Curator, Measurement
-from dpsql.mechanisms.law import coverage
-from dpsql.mechanisms.quantile import half_width
+from dpsql.mechanisms.intervals.law import coverage
+from dpsql.mechanisms.intervals.quantile import half_width
 from dpsql.query.linear import Workload
 from dpsql.session import Session
 from tests.privacy.trial import NAME, USER, charges, purse, rows, run, table

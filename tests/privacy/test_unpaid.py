@@ -17,7 +17,7 @@ import pytest
 from dpsql.accounting.ledger import Ledger
 from dpsql.curator import noise, select
 from dpsql.errors import Error
-from dpsql.mechanisms.kept import Kept
+from dpsql.mechanisms.reuse.kept import Kept
 from dpsql.session import Session
 from tests.privacy.trial import NAME, USER, rows, table
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.events import Gaussian
-from dpsql.mechanisms.estimate import estimate
+from dpsql.mechanisms.intervals.estimate import estimate
 from dpsql.query.bind import Bound, Probe, bind
 from dpsql.query.compile import Compiled, compile_bound
 from dpsql.query.finish import finish

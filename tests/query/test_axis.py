@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.formulas import root
+from dpsql.mechanisms.strategies.formulas import root
 from dpsql.query.axis import Axis, Haar, Listed, Toeplitz, axis_of, haar_levels
 
 

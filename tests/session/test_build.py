@@ -10,8 +10,8 @@ import pytest
 
 from dpsql.accounting.events import Gaussian, Laplace, from_dict
 from dpsql.accounting.ledger import Ledger
-from dpsql.mechanisms.law import coverage, stddev
-from dpsql.mechanisms.quantile import half_width, simultaneous
+from dpsql.mechanisms.intervals.law import coverage, stddev
+from dpsql.mechanisms.intervals.quantile import half_width, simultaneous
 from tests.privacy.house import people, rows
 
 TABLE = rows(400, seed=60)

@@ -12,7 +12,7 @@ from dpsql.accounting.ledger import Ledger
 from dpsql.errors import Refused
 from dpsql.session import Session
 from dpsql.session.chart import AUTO, NONE, Chart
-from dpsql.session.script import Script
+from dpsql.session.scripts.script import Script
 
 SCHEMA = """
 dataset = "t"

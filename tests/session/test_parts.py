@@ -11,7 +11,8 @@ import pytest
 
 from dpsql.curator.gate import Gate
 from dpsql.errors import Interrupted, SourceError
-from dpsql.session import Session, buying, explained, exported, held, learned, taught, tell
+from dpsql.session import Session, explained, tell
+from dpsql.session.synopses import buying, exported, held, learned, taught
 from dpsql.surfaces.dbapi import Connection
 from tests.session.conftest import Town, people
 

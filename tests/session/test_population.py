@@ -15,7 +15,7 @@ import pytest
 from dpsql.accounting.events import PICO, Gaussian
 from dpsql.accounting.ledger import Ledger
 from dpsql.errors import NoGrant, Refused, UsageError
-from dpsql.mechanisms.noises import Alike
+from dpsql.mechanisms.intervals.noises import Alike
 from dpsql.mechanisms.transfer import Transcript, transfer
 from dpsql.query.parse import Ask
 from dpsql.session import Session

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from dpsql.accounting.ledger import Ledger
-from dpsql.mechanisms.axes import Identity
-from dpsql.mechanisms.residual import plan
+from dpsql.mechanisms.strategies.axes import Identity
+from dpsql.mechanisms.strategies.residual import plan
 from dpsql.session import Session
 
 HOUSE = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from pathlib import Path
 from dpsql.errors import UsageError
 from dpsql.release import Cost, Release
 from dpsql.session.chart import AUTO, Chart
-from dpsql.session.report import Report, Section
+from dpsql.session.scripts.report import Report, Section
 from dpsql.surfaces.figures import Style, ceiling, figure, floor, measured, percent, share
 from dpsql.surfaces.formats import summary as release_summary
 from dpsql.surfaces.html.charts import drawn

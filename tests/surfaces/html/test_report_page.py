@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 import dpsql
 from dpsql.release import Budget, Release
-from dpsql.session.report import Report, Section
-from dpsql.session.script import Script, Step
+from dpsql.session.scripts.report import Report, Section
+from dpsql.session.scripts.script import Script, Step
 from dpsql.surfaces.cli import main
 from dpsql.surfaces.html.report import of_releases, of_report
 from tests.surfaces.html import checks

@@ -1,0 +1,1 @@
+"""What makes it evident that a ledger was changed by something else than dpsql."""

@@ -1,0 +1,1 @@
+"""How far answers may be off: the laws of noise, and of what is made of noisy sums."""

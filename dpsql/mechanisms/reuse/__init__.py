@@ -1,0 +1,1 @@
+"""Earlier releases: what follows from them for a new question, by least squares."""

@@ -1,0 +1,61 @@
+"""A lattice of marginals: many marginals of one table, each summed from the cheapest above it.
+
+A set of columns takes its marginal from the smallest set with one column more, so that sums over
+the whole table are few; read upwards, the same steps spread functions of marginals over the table
+(the adjoint).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dpsql.mechanisms.synopses.junction import Floats, Names, Tree
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lattice:
+    """Steps from `top` down: (set, what it is summed from, the axis that goes), largest first."""
+
+    top: Names
+    steps: tuple[tuple[Names, Names, int], ...]
+
+    def down(self, table: Floats) -> dict[Names, Floats]:
+        """The marginals of a table over `top`, also those on the way."""
+        found = {self.top: table}
+        for names, above, axis in self.steps:
+            found[names] = found[above].sum(axis=axis)
+        return found
+
+    def up(self, functions: Mapping[Names, Floats]) -> Floats | float:
+        """Their sum as a function of `top`, to be broadcast to its shape; 0.0 for none."""
+        found: dict[Names, Floats] = dict(functions)
+        for names, above, axis in reversed(self.steps):
+            if names in found:
+                part = found.pop(names)
+                part = part.reshape((*part.shape[:axis], 1, *part.shape[axis:]))
+                found[above] = found[above] + part if above in found else part
+        return found.get(self.top, 0.0)
+
+
+def lattice(tree: Tree, top: Names, sets: Iterable[Names]) -> Lattice:
+    """The lattice over some subsets of a clique, in the order of its columns."""
+
+    def cells(names: Iterable[str]) -> int:
+        return math.prod(tree.shape(names))
+
+    above: dict[Names, tuple[Names, int]] = {}
+    left = list(sets)
+    while left:
+        names = left.pop()
+        if names == top or names in above:
+            continue
+        wider = [tuple(n for n in top if n in names or n == more) for more in top
+                 if more not in names]  # fmt: skip
+        chosen = min(wider, key=lambda some: (cells(some), some not in above, some))
+        (axis,) = (at for at, name in enumerate(chosen) if name not in names)
+        above[names] = (chosen, axis)
+        left.append(chosen)
+    order = sorted(above, key=lambda names: -len(names))
+    return Lattice(top, tuple((names, *above[names]) for names in order))

@@ -1,0 +1,1 @@
+"""Statements that compare the counts of groups, and do not tell them."""

@@ -1,0 +1,1 @@
+"""A script of SQL as one: read, planned, foretold, paid and answered."""

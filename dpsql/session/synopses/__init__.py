@@ -1,0 +1,1 @@
+"""Synopses as a session has them: bought, asked, taught, kept and exported."""

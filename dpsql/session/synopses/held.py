@@ -1,0 +1,198 @@
+"""What a user holds of a synopsis: releases, paid for once, and the distribution fitted to them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpsql.accounting.kept.stored import Stored
+from dpsql.accounting.kept.synopses import HOLDOUT, TABLES, Synopsis
+from dpsql.accounting.purse import Balance
+from dpsql.errors import LedgerError, UsageError
+from dpsql.mechanisms.intervals.uncertain import Floats
+from dpsql.mechanisms.reuse.archive import Archive
+from dpsql.mechanisms.synopses.expectation import answers
+from dpsql.mechanisms.synopses.factors import Factored
+from dpsql.mechanisms.synopses.junction import Entangled
+from dpsql.mechanisms.synopses.learnt import from_bytes, learnt, to_bytes
+from dpsql.mechanisms.synopses.steps import stepped
+from dpsql.mechanisms.synopses.training import Training
+from dpsql.mechanisms.synopses.verifier import count_unit, verifier
+from dpsql.query.linear import Workload
+from dpsql.release import figure
+from dpsql.schema import Dataset
+from dpsql.session.charge import Charge
+from dpsql.session.reuse.earlier import NOT_KEPT
+
+if TYPE_CHECKING:
+    from dpsql.session.session import Session
+
+_FITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What reading a synopsis cost, in pico of rho: alone, and from the purse; what is left."""
+
+    price: int
+    charged: int
+    balance: Balance
+    notes: tuple[str, ...]
+
+
+def read(
+    session: Session,
+    dataset: Dataset,
+    archive: Archive,
+    synopsis: Synopsis,
+    text: str,
+    balance: Balance,
+    earlier: int = 0,
+) -> Read:
+    """Pay for what was measured for a synopsis, as far as this user has not.
+
+    `earlier` is what the same statement paid before. Raises BudgetError and LedgerError, which say
+    what was charged.
+    """
+    ledger, price, charged, notes = session.ledger, 0, 0, []
+    others = session._earlier.others(ledger, *archive.name[1:])
+    for seq in synopsis.charges:
+        charge = Charge(ledger, balance, earlier + charged)
+        failure: BaseException | None = None
+        try:
+            stored = None if archive.held([seq]) else others.stored(seq)
+            if stored is None:
+                continue  # held, or the ledger could not keep it
+            rise = ledger.reads.rise(session.user, dataset.name, seq)
+            receipt = ledger.reads.charge(
+                session.user, dataset.name, seq, statement=text, grant=balance.grant,
+                token=charge.token,
+            )  # fmt: skip
+            charge.take(receipt)
+            price, charged = price + rise.price.rho, charged + receipt.charged.rho
+            balance = receipt.after
+            if not keep(archive, seq, dataclasses.replace(stored, rests=())):
+                notes.append(NOT_KEPT)
+        except BaseException as error:
+            failure = charge.failure(error)
+            session._calls.paid = charge.total
+        if failure is not None:
+            raise failure
+    if price:
+        notes.append(
+            f"read what {synopsis.user} bought for the synopsis: your purse pays once for what you"
+            " learn, the cap of all users does not pay again"
+        )
+    return Read(price, charged, balance, tuple(notes))
+
+
+def keep(archive: Archive, seq: int, stored: Stored) -> bool:
+    """Count on what charge `seq` released; whether the ledger keeps it, too."""
+    archive.add(seq, stored)
+    try:
+        archive.keep(seq, ())
+    except LedgerError:
+        return False
+    return True
+
+
+def fit(session: Session, dataset: Dataset, archive: Archive, synopsis: Synopsis) -> Factored:
+    """The distribution fitted to all that a user holds of a synopsis; the ledger keeps it."""
+    fits = session._learned.fits
+    seqs = archive.held(synopsis.charges)
+    name = (archive.name, synopsis.name, seqs)
+    if name not in fits:
+        before = fits.get((archive.name, synopsis.name, seqs[:-1]))
+        fits[name] = _fit(session, dataset, archive, synopsis, seqs, before)
+        while len(fits) > _FITS:
+            fits.pop(next(iter(fits)))
+    return fits[name]
+
+
+def guesses(
+    session: Session, dataset: Dataset, archive: Archive, synopsis: Synopsis, workload: Workload
+) -> list[Floats] | None:
+    """What a synopsis says of each query, by what its user holds of it; None for what is too
+    entangled, and where nothing of it was read."""
+    if not archive.held(synopsis.charges):
+        return None
+    if synopsis.method == HOLDOUT:
+        return _trained(session, archive, synopsis, workload)
+    try:
+        return answers(fit(session, dataset, archive, synopsis), workload)
+    except Entangled:
+        return None
+
+
+def unfinished(state: Factored) -> tuple[str, ...]:
+    """A note of a fit that stopped early."""
+    if not state.away:
+        return ()
+    return (
+        "the fit of the distribution stopped early, in the mean at most"
+        f" {figure(state.away)} standard errors of a count from the best one: its values may be as"
+        " much further off; intervals hold as they are",
+    )
+
+
+def _trained(
+    session: Session, archive: Archive, synopsis: Synopsis, workload: Workload
+) -> list[Floats]:
+    """What the training rows of a holdout say, in as many rows as were measured.
+
+    Raises UsageError where they are lost.
+    """
+    fits = session._learned.trained
+    name = (archive.name, synopsis.name, synopsis.charges[0])
+    if name not in fits:
+        kept = session.ledger.synopses.fit(synopsis)
+        try:
+            fits[name] = Training.from_bytes(kept or b"")
+        except ValueError:
+            raise UsageError(
+                f"the training rows of synopsis {synopsis.name} are lost: drop it, and make another"
+            ) from None
+        while len(fits) > _FITS:
+            fits.pop(next(iter(fits)))
+    stored = archive.stored(synopsis.charges[0])
+    assert stored is not None  # it was read
+    return fits[name].answers(workload, max(float(stored.values[0][0]), 0.0))
+
+
+def _fit(
+    session: Session,
+    dataset: Dataset,
+    archive: Archive,
+    synopsis: Synopsis,
+    seqs: tuple[int, ...],
+    before: Factored | None,
+) -> Factored:
+    """The fit to some charges; `before` is that to all of them but the last, if it is known."""
+    if not seqs:
+        raise UsageError(
+            f"what was measured for synopsis {synopsis.name} is lost: drop it, and make another"
+        )
+    domain = session._grid(dataset).domain(synopsis.columns)
+    kept = session.ledger.synopses.fit(synopsis)
+    if kept is not None:
+        with contextlib.suppress(ValueError):  # damaged, or of other charges: fitted again
+            return from_bytes(domain, kept, seqs)
+    listed = [archive.stored(seq) for seq in seqs]
+    releases = [release for release in listed if release is not None]
+    if synopsis.step == TABLES:
+        found = learnt(domain, releases)
+    else:
+        rho = max(synopsis.rho // 2, 1)
+        gate = verifier(count_unit(dataset), rho, synopsis.gate, synopsis.threshold)
+        last = listed[-1]
+        if before is not None and last is not None and synopsis.step != "projection":
+            state, rest = before, [last]  # which has no say in the steps before it
+        else:
+            state, rest = learnt(domain, releases[:1]), releases[1:]
+        found = stepped(domain, state, rest, synopsis.step, gate.threshold)
+    if seqs == synopsis.charges:
+        with contextlib.suppress(LedgerError):  # it can be fitted again
+            session.ledger.synopses.keep_fit(synopsis, to_bytes(found, seqs))
+    return found
