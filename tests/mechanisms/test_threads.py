@@ -63,7 +63,8 @@ def test_numpys_own_library_obeys():
 
 FORKED = """
 import os, signal, sys, threading, time
-from dpsql.mechanisms import plans, threads
+from dpsql.mechanisms import threads
+from dpsql.mechanisms.strategies import plans
 from dpsql.query import distinct
 
 locks = plans._PLANNING, threads._CHANGING, distinct._LISTING

@@ -177,9 +177,8 @@ def solved(
 def _draft(cluster: Cluster, wanted: Floats, largest: bool) -> Draft:
     """The best noise for one cluster; of a SELECT that is too large, for the weights of a group.
 
-    Where these cannot be listed, or nobody is counted, they are measured as they are: at most their
-    largest sizes come together in a row, and as `importance` weighs them equal noise is the best
-    for that.
+    Where these cannot be listed they are measured as they are: at most their largest sizes come
+    together in a row, and as `importance` weighs them equal noise is the best for that.
     """
     columns, times = cluster.columns, 1
     if not cluster.whole:
@@ -190,7 +189,7 @@ def _draft(cluster: Cluster, wanted: Floats, largest: bool) -> Draft:
     if cluster.cells is not None:
         best = _on_cells(cluster.cells, None if largest else wanted)
         return Draft(cluster, best.matrix, size * best.rmse**2, size * best.lower**2)
-    if columns is None or not columns.products(np.ones(columns.queries), squared=True).any():
+    if columns is None:
         squared = sum(float(w.largest) ** 2 for b in cluster.workload.blocks for w in b.weights)
         plain = np.eye(len(wanted)) / math.sqrt(squared * times)
         return Draft(cluster, plain, size * squared, 0.0)
