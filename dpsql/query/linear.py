@@ -2,13 +2,14 @@
 
 A workload never holds a matrix: each block has a condition, integer weight functions of a cell,
 and groupings; its queries are weight x group for every grouping. `matvec` applies it to the
-non-empty cells of a histogram; `atoms` merges the values of a column that nothing tells apart.
+non-empty cells of a histogram, `rmatvec` its transpose to one value a query, `columns` are its
+columns at some cells; `atoms` merges the values of a column that nothing tells apart.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -148,6 +149,56 @@ class Workload:
         """
         total = int(counts.sum()) if len(counts) else 0
         return [_block(block, codes, counts, total) for block in self.blocks]
+
+    def rmatvec(self, codes: Codes, count: int, values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """W'y at `count` cells: what a row in each adds to the sum of all answers, each times its
+        value, (groups, weights) a block; of whole numbers exact.
+
+        It is the adjoint of `matvec`: the sum of counts x W'y is the sum of answers x y.
+        """
+        reach = sum(
+            max((w.largest for w in block.weights), default=0) * int(np.abs(own).sum())
+            for block, own in zip(self.blocks, values, strict=True)
+        )
+        whole = all(own.dtype.kind in "iuO" for own in values)
+        kind: Any = (object if reach >= 1 << 62 else np.int64) if whole else np.float64
+        found = np.zeros(count, kind)
+        for block, own in zip(self.blocks, values, strict=True):
+            for cells, place, weights in _placed(block, codes, count):
+                found[cells] += (weights * own[place].astype(kind)).sum(axis=1)
+        return found
+
+    def columns(self, codes: Codes, count: int) -> NDArray[np.int64]:
+        """The columns of W at `count` cells, (queries, count), in the order of blocks, groups and
+        weights."""
+        found, start = np.zeros((self.size, count), np.int64), 0
+        for block in self.blocks:
+            width = len(block.weights)
+            for cells, place, weights in _placed(block, codes, count):
+                for column in range(width):
+                    found[start + place * width + column, cells] = weights[:, column]
+            start += block.groups * width
+        return found
+
+
+def _placed(
+    block: Block, codes: Codes, count: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+    """For each grouping the cells that are in a group, which of the block's groups that is, and
+    their weights, (cells, weights)."""
+    if not block.groups:
+        return
+    kept = (truth(block.where, codes, count) == TRUE).nonzero()[0]
+    codes = {name: own[kept] for name, own in codes.items()}
+    weights = np.zeros((len(kept), len(block.weights)), np.int64)
+    for column, weight in enumerate(block.weights):
+        weights[:, column] = weight.values(codes, len(kept))
+    start = 0
+    for grouping in block.groupings:
+        if grouping.size:
+            place = start + (grouping.position(codes, len(kept)) if grouping.keys else 0 * kept)
+            yield kept, place, weights
+        start += grouping.size
 
 
 def _block(block: Block, codes: Codes, counts: NDArray[np.int64], total: int) -> NDArray[np.int64]:
