@@ -30,8 +30,11 @@ _WORK = 1 << 27  # choices times weights and tests, over the whole search: about
 Objective: TypeAlias = Callable[[Ints], Ints]  # (weights, choices) of sizes -> one sum a choice
 
 
-def search(families: Sequence[Family], domain: Domain) -> Moved | None:
-    """The largest sums over the columns of some families; None where integers could overflow."""
+def search(families: Sequence[Family], domain: Domain, largest: int | None = None) -> Moved | None:
+    """The largest sums over the columns of some families; None where integers could overflow.
+
+    The `largest` weight of all columns may be known, from each family by itself.
+    """
     times = np.repeat([f.times for f in families], [len(f.weights) for f in families])
     if sum(f.times * f.squares for f in families) >= _SAFE:
         return None
@@ -44,8 +47,11 @@ def search(families: Sequence[Family], domain: Domain) -> Moved | None:
         assert size is not None
         return Moved(squared, squared // size, size if squared else 0, exact)
     absolute, too = tree.most(lambda sizes: times @ sizes)
-    largest, also = tree.most(lambda sizes: sizes.max(axis=0, initial=0))
-    return Moved(squared, absolute, largest, exact and too and also)
+    exact = exact and too
+    if largest is None:
+        largest, also = tree.most(lambda sizes: sizes.max(axis=0, initial=0))
+        exact = exact and also
+    return Moved(squared, absolute, largest, exact)
 
 
 def _size(weight: Weight) -> int | None:

@@ -313,12 +313,21 @@ def _in_order(ranks: NDArray[Any], first: NDArray[Any]) -> Classes:
 
 def whole(domain: Domain) -> Workload:
     """The counts of all cells of a domain, in order."""
-    keys, stride = [], domain.cells
-    for name, size in zip(domain.names, domain.sizes, strict=True):
+    sizes = zip(domain.names, domain.sizes, strict=True)
+    return counted(domain, {name: np.arange(size) for name, size in sizes})
+
+
+def counted(domain: Domain, classes: Mapping[str, NDArray[np.int64]]) -> Workload:
+    """A count of every combination of the classes of some columns, the last running fastest."""
+    sizes = [int(of.max()) + 1 for of in classes.values()]
+    keys, stride = [], math.prod(sizes)
+    for (name, of), size in zip(classes.items(), sizes, strict=True):
         stride //= size
-        keys.append((domain.project([name]), np.arange(size), stride))
-    grouping = Grouping(tuple(keys), np.arange(domain.cells))
-    return Workload(domain, (Block(ALWAYS, (Weight((Term(ALWAYS),)),), (grouping,)),))
+        keys.append((domain.project([name]), of, stride))
+    every = Grouping(tuple(keys), np.arange(math.prod(sizes)))
+    names = [name for name in domain.names if name in classes]
+    block = Block(ALWAYS, (Weight((Term(ALWAYS),)),), (every,))
+    return Workload(domain.project(names), (block,))
 
 
 def starts(values: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -39,8 +39,7 @@ from dpsql.mechanisms.strategies.separable import Atoms, Bundle, Rows, Separable
 from dpsql.mechanisms.threads import one_thread
 from dpsql.query.axis import LONGEST
 from dpsql.query.canon import placed
-from dpsql.query.linear import Block, Grouping, Term, Weight, Workload
-from dpsql.query.predicate import ALWAYS
+from dpsql.query.linear import Workload, counted
 from dpsql.query.strategy import Product, Strategy
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -49,6 +48,7 @@ Ints: TypeAlias = NDArray[np.int64]
 CELLS = 1 << 20  # of a table
 PARTS = 6  # sets of columns for which unions of products are looked for
 _ROUNDS = 2  # in which the strategies of all axes are looked for
+_MIXED = 64  # queries of some columns, which are soon mixed with those of others
 _FINE = 1 << 6  # of the smallest factor: parts of the price are realised within 1 / 64
 
 
@@ -155,14 +155,14 @@ def products(workload: Workload, moved: int, *, largest: bool = False) -> Produc
     by the root of `moved`.
 
     None where a query is no product, where a table would be too large, where the optimum over all
-    cells is soon found or a residual plan is, and where no row counts twice: then the questions err
-    least as they are.
+    cells is soon found or a residual plan is, where few are asked of each of many sets of columns,
+    and where no row counts twice: then the questions err least as they are.
     """
     heaviest = max((w.largest for block in workload.blocks for w in block.weights), default=0)
     groupings = [grouping for block in workload.blocks for grouping in block.groupings]
     disjoint = len(groupings) == 1 and groupings[0].keys  # groups, which share nothing
     asked = None if disjoint or moved <= heaviest**2 else _asked(workload, largest)
-    if asked is None or not _crossing(asked):
+    if asked is None or not _crossing(asked) or _scattered(asked):
         return None
     sizes = dict(zip(workload.domain.names, workload.domain.sizes, strict=True))
     cells = math.prod(each.count for each in _all_atoms(asked, sizes).values())
@@ -205,6 +205,15 @@ def _crossing(asked: Sequence[Asked]) -> bool:
         for name, bundle in each.split.along.items():
             found.setdefault(name, set()).add(bundle.key)
     return any(len(keys) > 1 for keys in found.values())
+
+
+def _scattered(asked: Sequence[Asked]) -> bool:
+    """Whether they are of many sets of columns, few of each: mixed with others they err less."""
+    found: dict[tuple[str, ...], int] = {}
+    for each in asked:
+        names = tuple(each.split.along)
+        found[names] = found.get(names, 0) + len(each.split.place)
+    return len(found) > PARTS and max(found.values()) <= _MIXED
 
 
 def _together(drafts: Sequence[Draft], largest: bool) -> float:
@@ -335,21 +344,9 @@ def _strategy(workload: Workload, drafts: Sequence[Draft], largest: bool) -> Str
     parts = []
     for draft, factor in zip(drafts, ideal, strict=True):
         axes = tuple(each.axis for each in draft.along.values())
-        counted = _counted(workload, draft.atoms)
-        parts.append(Product(counted, axes, round(factor / min(ideal) * fine)))
+        every = counted(workload.domain, {name: own.of for name, own in draft.atoms.items()})
+        parts.append(Product(every, axes, round(factor / min(ideal) * fine)))
     return Strategy(tuple(parts))
-
-
-def _counted(workload: Workload, atoms: Mapping[str, Atoms]) -> Workload:
-    """A count of every combination of the atoms of some columns."""
-    keys, stride = [], math.prod(each.count for each in atoms.values())
-    for name, each in atoms.items():
-        stride //= each.count
-        keys.append((workload.domain.project([name]), each.of, stride))
-    every = Grouping(tuple(keys), np.arange(math.prod(each.count for each in atoms.values())))
-    names = [name for name in workload.domain.names if name in atoms]
-    block = Block(ALWAYS, (Weight((Term(ALWAYS),)),), (every,))
-    return Workload(workload.domain.project(names), (block,))
 
 
 def _bound(asked: Sequence[Asked], sizes: Mapping[str, int]) -> float:
