@@ -171,12 +171,13 @@ def products(workload: Workload, moved: int, *, largest: bool = False) -> Produc
     found = _union(asked, sizes, largest)
     if found is None:
         return None
-    best, priced = found
+    best, priced, below = found
     strategy = _strategy(workload, best, largest)
     told = told_by(_gridded(strategy, [np.zeros((p.size, 1), np.int64) for p in strategy.parts]))
     rmse = math.sqrt(_together(best, largest))
-    below = best[0].below if len(best) == 1 else 0.0
-    lower = below if below or largest else _bound(asked, sizes)
+    lower = best[0].below if len(best) == 1 else 0.0
+    if not lower:
+        lower = below if largest else max(below, _bound(asked, sizes))
     ratio = max(1.0, rmse / math.sqrt(lower)) if lower else None
     listed = sorted(priced.items(), key=lambda item: item[1])
     return Products(workload, strategy, told, rmse, ratio, largest, tuple(listed))
@@ -224,8 +225,9 @@ def _together(drafts: Sequence[Draft], largest: bool) -> float:
 
 def _union(
     asked: Sequence[Asked], sizes: Mapping[str, int], largest: bool
-) -> tuple[list[Draft], dict[str, float]] | None:
-    """The best union of products that is found, and the root of the error of all that were tried.
+) -> tuple[list[Draft], dict[str, float], float] | None:
+    """The best union of products that is found, the root of the error of all that were tried, and
+    what no strategy's error is below: on each set of columns it errs no less than one for these.
 
     Products of families of the same columns are put together, two at a time.
     """
@@ -237,6 +239,8 @@ def _union(
     drafts = [draft for draft in found if draft is not None]
     if len(drafts) < len(found):
         return None
+    bounds = [draft.below for draft in drafts]
+    below = max(bounds) if largest else sum(bounds)
 
     def price(listed: Sequence[Draft]) -> float:
         error = _together(listed, largest)
@@ -257,7 +261,7 @@ def _union(
         if not _together(listed, largest) < best:
             break
         drafts, best = listed, _together(listed, largest)
-    return drafts, priced
+    return drafts, priced, below
 
 
 def _draft(
