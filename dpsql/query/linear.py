@@ -156,12 +156,11 @@ class Workload:
 
         It is the adjoint of `matvec`: the sum of counts x W'y is the sum of answers x y.
         """
-        reach = sum(
-            max((w.largest for w in block.weights), default=0) * int(np.abs(own).sum())
-            for block, own in zip(self.blocks, values, strict=True)
-        )
-        whole = all(own.dtype.kind in "iuO" for own in values)
-        kind: Any = (object if reach >= 1 << 62 else np.int64) if whole else np.float64
+        kind: Any = np.float64
+        if all(own.dtype.kind in "iuO" for own in values):
+            heaviest = max((w.largest for block in self.blocks for w in block.weights), default=0)
+            reach = heaviest * sum(own.size * int(np.abs(own).max(initial=0)) for own in values)
+            kind = object if reach >= 1 << 62 else np.int64
         found = np.zeros(count, kind)
         for block, own in zip(self.blocks, values, strict=True):
             for cells, place, weights in _placed(block, codes, count):
@@ -184,15 +183,14 @@ class Workload:
 def _placed(
     block: Block, codes: Codes, count: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
-    """For each grouping the cells that are in a group, which of the block's groups that is, and
-    their weights, (cells, weights)."""
-    if not block.groups:
+    """For each grouping the cells that are counted, in which of the block's groups, and with which
+    weights, (cells, weights)."""
+    if not (block.groups and block.weights):
         return
-    kept = (truth(block.where, codes, count) == TRUE).nonzero()[0]
-    codes = {name: own[kept] for name, own in codes.items()}
-    weights = np.zeros((len(kept), len(block.weights)), np.int64)
-    for column, weight in enumerate(block.weights):
-        weights[:, column] = weight.values(codes, len(kept))
+    holds = truth(block.where, codes, count) == TRUE
+    every = np.stack([w.values(codes, count) for w in block.weights], axis=1) * holds[:, None]
+    kept = every.any(axis=1).nonzero()[0]
+    codes, weights = {name: own[kept] for name, own in codes.items()}, every[kept]
     start = 0
     for grouping in block.groupings:
         if grouping.size:
