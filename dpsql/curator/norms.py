@@ -43,14 +43,17 @@ def one_cell(workload: Workload) -> Moved:
         max(part.largest for part in parts),
         False,
     )
-    return _searched(families, workload.domain, bound)
+    known = bound.largest if all(part.exact for part in parts) else None
+    return _searched(families, workload.domain, bound, known)
 
 
-def _searched(families: Sequence[Family], domain: Domain, bound: Moved) -> Moved:
+def _searched(
+    families: Sequence[Family], domain: Domain, bound: Moved, largest: int | None = None
+) -> Moved:
     """The largest sums where a search finds them, else the lesser of its bound and of another."""
     from dpsql.curator.search import search  # for few workloads
 
-    found = search(families, domain)
+    found = search(families, domain, largest)
     if found is None:
         return bound
     return Moved(

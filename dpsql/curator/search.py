@@ -27,25 +27,42 @@ _BEAM = 64  # choices that are followed to find a good column first
 _FOLLOWED = 1 << 15  # of them times the atoms of the next column; one choice is always followed
 _WORK = 1 << 27  # choices times weights and tests, over the whole search: about a second
 
-Objective: TypeAlias = Callable[[Ints], Ints]  # (weights, choices) of sizes -> one sum a choice
+Objective: TypeAlias = Callable[[Ints, Ints, int], None]  # take so many sizes, one a choice, in
 
 
-def search(families: Sequence[Family], domain: Domain) -> Moved | None:
-    """The largest sums over the columns of some families; None where integers could overflow."""
-    times = np.repeat([f.times for f in families], [len(f.weights) for f in families])
+def search(families: Sequence[Family], domain: Domain, largest: int | None = None) -> Moved | None:
+    """The largest sums over the columns of some families; None where integers could overflow.
+
+    The `largest` weight of all columns may be known, from each family by itself.
+    """
     if sum(f.times * f.squares for f in families) >= _SAFE:
         return None
     tree = _Tree.of(families, domain)
-    squared, exact = tree.most(lambda sizes: times @ (sizes * sizes))
+    squared, exact = tree.most(_squares)
     sizes = [_size(weight) for family in families for weight in family.weights]
     told = {size for size in sizes if size != 0}
     if len(told) <= 1 and None not in told:  # all weights that count count alike
         size = told.pop() if told else 1
         assert size is not None
         return Moved(squared, squared // size, size if squared else 0, exact)
-    absolute, too = tree.most(lambda sizes: times @ sizes)
-    largest, also = tree.most(lambda sizes: sizes.max(axis=0, initial=0))
-    return Moved(squared, absolute, largest, exact and too and also)
+    absolute, too = tree.most(_sums)
+    exact = exact and too
+    if largest is None:
+        largest, also = tree.most(_largest)
+        exact = exact and also
+    return Moved(squared, absolute, largest, exact)
+
+
+def _squares(found: Ints, sizes: Ints, times: int) -> None:
+    found += sizes * sizes * times
+
+
+def _sums(found: Ints, sizes: Ints, times: int) -> None:
+    found += sizes * times
+
+
+def _largest(found: Ints, sizes: Ints, _: int) -> None:
+    np.maximum(found, sizes, out=found)
 
 
 def _size(weight: Weight) -> int | None:
@@ -127,15 +144,13 @@ class _Tree:
     def _bounds(self, choices: NDArray[np.int64], objective: Objective) -> Ints:
         """What the columns that each choice can become sum to at most; 0 where no test can hold."""
         reach = _Reach(self, choices)
-        sizes: list[Ints] = []
+        found: Ints = np.zeros(len(choices), np.int64)
         for family in self.families:
             open_ = np.ones(len(choices), bool)
             for test in family.tests:
                 open_ &= reach.greatest(test) == TRUE
-            sizes += [reach.size(weight) * open_ for weight in family.weights]
-        if not sizes:
-            return np.zeros(len(choices), np.int64)
-        found: Ints = objective(np.stack(sizes))
+            for weight in family.weights:
+                objective(found, reach.size(weight) * open_, family.times)
         return found
 
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from dpsql.domain import Domain
 from dpsql.errors import UsageError
-from dpsql.query.canon import meaning, parts
 from dpsql.query.linear import Workload
 
 MOST = 1 << 20  # databases that are looked at
@@ -64,17 +63,7 @@ def matrix(listed: Workload, domain: Domain) -> Ints:
     """
     codes = {name: np.zeros(domain.cells, np.int64) for name in listed.domain.names}
     codes |= domain.grid()
-    rows = []
-    for block in listed.blocks:
-        width = len(block.weights)
-        own = np.zeros((block.groups, width, domain.cells), np.int64)
-        for start, grouping, column, weight in parts(block):
-            groups, values = meaning(block, grouping, weight, codes, domain.cells)
-            inside = np.flatnonzero(groups >= 0)
-            own[start + groups[inside], column, inside] = values[inside]
-            assert grouping.size >= groups.max(initial=-1)
-        rows.append(own.reshape(-1, domain.cells))
-    found: Ints = np.concatenate(rows)
+    found = listed.columns(codes, domain.cells)
     if not np.isin(found, (0, 1)).all():
         raise UsageError("a small database answers counts, of rows that count once or not at all")
     return found

@@ -2,13 +2,14 @@
 
 A workload never holds a matrix: each block has a condition, integer weight functions of a cell,
 and groupings; its queries are weight x group for every grouping. `matvec` applies it to the
-non-empty cells of a histogram; `atoms` merges the values of a column that nothing tells apart.
+non-empty cells of a histogram, `rmatvec` its transpose to one value a query, `columns` are its
+columns at some cells; `atoms` merges the values of a column that nothing tells apart.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -149,6 +150,54 @@ class Workload:
         total = int(counts.sum()) if len(counts) else 0
         return [_block(block, codes, counts, total) for block in self.blocks]
 
+    def rmatvec(self, codes: Codes, count: int, values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """W'y at `count` cells: what a row in each adds to the sum of all answers, each times its
+        value, (groups, weights) a block; of whole numbers exact.
+
+        It is the adjoint of `matvec`: the sum of counts x W'y is the sum of answers x y.
+        """
+        kind: Any = np.float64
+        if all(own.dtype.kind in "iuO" for own in values):
+            heaviest = max((w.largest for block in self.blocks for w in block.weights), default=0)
+            reach = heaviest * sum(own.size * int(np.abs(own).max(initial=0)) for own in values)
+            kind = object if reach >= 1 << 62 else np.int64
+        found = np.zeros(count, kind)
+        for block, own in zip(self.blocks, values, strict=True):
+            for cells, place, weights in _placed(block, codes, count):
+                found[cells] += (weights * own[place].astype(kind)).sum(axis=1)
+        return found
+
+    def columns(self, codes: Codes, count: int) -> NDArray[np.int64]:
+        """The columns of W at `count` cells, (queries, count), in the order of blocks, groups and
+        weights."""
+        found, start = np.zeros((self.size, count), np.int64), 0
+        for block in self.blocks:
+            width = len(block.weights)
+            for cells, place, weights in _placed(block, codes, count):
+                for column in range(width):
+                    found[start + place * width + column, cells] = weights[:, column]
+            start += block.groups * width
+        return found
+
+
+def _placed(
+    block: Block, codes: Codes, count: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+    """For each grouping the cells that are counted, in which of the block's groups, and with which
+    weights, (cells, weights)."""
+    if not (block.groups and block.weights):
+        return
+    holds = truth(block.where, codes, count) == TRUE
+    every = np.stack([w.values(codes, count) for w in block.weights], axis=1) * holds[:, None]
+    kept = every.any(axis=1).nonzero()[0]
+    codes, weights = {name: own[kept] for name, own in codes.items()}, every[kept]
+    start = 0
+    for grouping in block.groupings:
+        if grouping.size:
+            place = start + (grouping.position(codes, len(kept)) if grouping.keys else 0 * kept)
+            yield kept, place, weights
+        start += grouping.size
+
 
 def _block(block: Block, codes: Codes, counts: NDArray[np.int64], total: int) -> NDArray[np.int64]:
     largest = max((w.largest for w in block.weights), default=1)
@@ -262,12 +311,21 @@ def _in_order(ranks: NDArray[Any], first: NDArray[Any]) -> Classes:
 
 def whole(domain: Domain) -> Workload:
     """The counts of all cells of a domain, in order."""
-    keys, stride = [], domain.cells
-    for name, size in zip(domain.names, domain.sizes, strict=True):
+    sizes = zip(domain.names, domain.sizes, strict=True)
+    return counted(domain, {name: np.arange(size) for name, size in sizes})
+
+
+def counted(domain: Domain, classes: Mapping[str, NDArray[np.int64]]) -> Workload:
+    """A count of every combination of the classes of some columns, the last running fastest."""
+    sizes = [int(of.max()) + 1 for of in classes.values()]
+    keys, stride = [], math.prod(sizes)
+    for (name, of), size in zip(classes.items(), sizes, strict=True):
         stride //= size
-        keys.append((domain.project([name]), np.arange(size), stride))
-    grouping = Grouping(tuple(keys), np.arange(domain.cells))
-    return Workload(domain, (Block(ALWAYS, (Weight((Term(ALWAYS),)),), (grouping,)),))
+        keys.append((domain.project([name]), of, stride))
+    every = Grouping(tuple(keys), np.arange(math.prod(sizes)))
+    names = [name for name in domain.names if name in classes]
+    block = Block(ALWAYS, (Weight((Term(ALWAYS),)),), (every,))
+    return Workload(domain.project(names), (block,))
 
 
 def starts(values: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -98,21 +98,10 @@ class Mixed:
         """What a row in each of some cells adds to queries that are mixed, (width, count), and
         how often: all queries together, or the weights of one group of each block.
         """
+        if self.whole:
+            return [(1, self.workload.columns(codes, count).astype(np.float64))]
         blocks = self.workload.blocks
-        if not self.whole:
-            return [(self.repeats(block), _weights(block, codes, count)) for block in blocks]
-        found = np.zeros((self.width, count))
-        start = 0
-        for block in blocks:
-            each = _weights(block, codes, count)
-            cells = np.flatnonzero(each.any(axis=0))
-            some = {name: c[cells] for name, c in codes.items()}
-            for grouping in block.groupings:
-                place = grouping.position(some, len(cells)) if grouping.keys else 0 * cells
-                for row, weights in enumerate(each[:, cells]):
-                    found[start + place * len(each) + row, cells] = weights
-                start += grouping.size * len(each)
-        return [(1, found)]
+        return [(self.repeats(block), _weights(block, codes, count)) for block in blocks]
 
 
 def _weights(block: Block, codes: Codes, count: int) -> Floats:

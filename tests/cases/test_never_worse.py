@@ -10,11 +10,13 @@ import pytest
 from dpsql.accounting.purse import Grant
 from dpsql.errors import UsageError
 from dpsql.mechanisms.intervals.noises import error
+from dpsql.mechanisms.strategies.plans import MANY
 from dpsql.planner import Asked, Choice, Terms, choose
 from dpsql.query.compile import Compiled
 from dpsql.query.grid import Grid
 from dpsql.schema import Dataset, load
 from dpsql.session.build import widest
+from dpsql.session.scripts.joint import joint, scaled
 from tests.cases.published import cases
 from tests.query.exact import compiled
 
@@ -55,6 +57,42 @@ def test_no_statement_errs_more_than_with_plain_noise(case: dict[str, str]) -> N
                 ask = Asked(rho=rho, backend=backend, objective=objective)
                 planned = errors(choose(workload, dataset, ask, TERMS), rho)
                 assert planned[at] <= plain[at] * (1 + 1e-6), (rho, objective, backend)
+
+
+BY_SEX = [
+    f"SELECT sex, education, COUNT(*) FROM adult WHERE age <= {n} GROUP BY sex, education"
+    for n in range(17, 60)
+]
+AGES = [f"SELECT COUNT(*) FROM adult WHERE age <= {n}" for n in range(17, 91)]
+CROSSED = [
+    f"SELECT COUNT(*) FROM adult WHERE age <= {n} AND hours_per_week BETWEEN {low} AND {low + 20}"
+    for n in range(17, 90, 3)
+    for low in range(1, 75, 3)
+]
+BESIDE = ["SELECT sex, AVG(age) FROM adult GROUP BY sex", "SELECT COUNT(*) FROM adult"]
+SCRIPTS = {"one product": BY_SEX, "crossed": CROSSED, "a union": [*BY_SEX, *AGES, *BESIDE]}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("objective", ["total", "largest"])
+def test_no_script_of_products_errs_more_than_with_plain_noise(name: str, objective: str) -> None:
+    """The same of scripts that Kronecker products answer, or are weighed for."""
+    listed = [asked({"table": "adult", "sql": sql}) for sql in SCRIPTS[name]]
+    dataset = listed[0][1]
+    stacked = [one.workload for one in scaled([one for one, _ in listed], [1.0] * len(listed))]
+    assert sum(workload.size for workload in stacked) > MANY
+    for rho in (1e-4, 1.0, 1000.0):
+
+        def told(backend: str, rho: float = rho) -> float:
+            ask = Asked(rho=rho, backend=backend, objective=objective)
+            found = joint(stacked, dataset, ask, TERMS)
+            assert found.choice.price.rho <= rho
+            noises = found.choice.noises(found.workload)
+            if objective == "largest":
+                return max(noise.worst for noise in noises) ** 0.5
+            return error(found.workload, noises)
+
+        assert told("auto") <= told("gaussian") * (1 + 1e-6), rho
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])

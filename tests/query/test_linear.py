@@ -89,8 +89,20 @@ def test_answers_are_sums_over_cells(seed: int) -> None:
             continue
         if isinstance(found, Compiled):
             codes, rows = counts(found.workload.domain.names)
-            answers = [block.tolist() for block in found.workload.matvec(codes, rows)]
-            assert answers == dense(found.workload, codes, rows)
+            answers = found.workload.matvec(codes, rows)
+            assert [block.tolist() for block in answers] == dense(found.workload, codes, rows)
+            # the adjoint, and the columns, on the same cells: <W x, y> = <x, W'y>, W x = sum x W e
+            values = [np.array([[rng.randrange(-9, 10) for _ in row] for row in block], np.int64)
+                      .reshape(block.shape) for block in answers]  # fmt: skip
+            turned = found.workload.rmatvec(codes, len(rows), values)
+            products = zip(answers, values, strict=True)
+            assert int(rows @ turned) == sum(int((one * y).sum()) for one, y in products)
+            columns = found.workload.columns(codes, len(rows))
+            flat = [part.reshape(-1) for part in answers]
+            assert (columns @ rows).tolist() == np.concatenate(flat).tolist()
+            assert (np.concatenate([y.reshape(-1) for y in values]) @ columns == turned).all()
+            floats = found.workload.rmatvec(codes, len(rows), [y / 4 for y in values])
+            assert (floats * 4 == turned).all()
 
 
 @settings(max_examples=40, deadline=None, derandomize=True, database=None,
@@ -123,6 +135,8 @@ def test_sums_beyond_64_bits_are_exact() -> None:
     codes, counts = {"a": np.array([0, 0, 1])}, np.array([1 << 40, 3, 5])
     (answers,) = workload.matvec(codes, counts)
     assert answers.tolist() == [[MAX_WEIGHT * ((1 << 40) - 2)]]
+    turned = workload.rmatvec(codes, 3, [np.array([[(1 << 40) + 1]])])
+    assert turned.tolist() == [MAX_WEIGHT * own * ((1 << 40) + 1) for own in (1, 1, -1)]
 
 
 def test_an_empty_table_gives_zeros() -> None:

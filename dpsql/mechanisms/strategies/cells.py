@@ -6,19 +6,16 @@ answers, and as good: A h is measured and W A^-1 answers, for any invertible A.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.domain import Domain
 from dpsql.mechanisms.reuse.design import Design
 from dpsql.mechanisms.reuse.design import size as size_of
 from dpsql.query.canon import Family, placed
-from dpsql.query.linear import Block, Grouping, Term, Weight, Workload
-from dpsql.query.predicate import ALWAYS
+from dpsql.query.linear import Workload, counted
 
 Ints = NDArray[np.int64]
 
@@ -72,7 +69,7 @@ def cells_of(workload: Workload) -> Cells | None:
     design, rows, order = found
     number = np.full(design.atoms + 1, -1, np.int64)  # the last one stands for no cell
     number[order] = np.arange(len(order))
-    return Cells(rows[:, order], _counted(workload, design), number[design.label])
+    return Cells(rows[:, order], counted(workload.domain, design.classes), number[design.label])
 
 
 def over_atoms(
@@ -91,15 +88,3 @@ def over_atoms(
         inside = np.flatnonzero(groups >= 0)
         rows[place[groups[inside]], inside] = weights[inside] * family.factor
     return design, rows, np.lexsort(rows[::-1])
-
-
-def _counted(workload: Workload, design: Design) -> Workload:
-    """A count of every combination of the classes of a design."""
-    keys, stride = [], math.prod(design.shape)
-    for (name, merged), classes in zip(design.classes.items(), design.shape, strict=True):
-        stride //= classes
-        keys.append((Domain((name,), (len(merged),)), merged, stride))
-    every = Grouping(tuple(keys), np.arange(math.prod(design.shape)))
-    names = [name for name in workload.domain.names if name in design.classes]
-    block = Block(ALWAYS, (Weight((Term(ALWAYS),)),), (every,))
-    return Workload(workload.domain.project(names), (block,))

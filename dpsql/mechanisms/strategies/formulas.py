@@ -38,7 +38,7 @@ _CACHED = 1 << 8  # atoms of strategies that are kept on disk
 _GRID = 1 << 13  # of the largest entry of a matrix
 _SCALES = 1 << 11  # of the largest scale of a column
 _GAP, _WORST = 5e-4, 5e-3  # of the optimum, and of that for the largest error
-_STEPS, _LONG = 400, 12  # eigendecompositions for the latter, and on long axes, where each is slow
+_STEPS, _LONG = 400, 20  # eigendecompositions for the latter, and on long axes, where each is slow
 _FULL = 1e-5  # of the largest diagonal entry, lent to directions that nobody asks about
 
 

@@ -8,7 +8,8 @@ and any such u, v give a bound from below. With G = W' U W, the X of `spectrum.p
 variances q_i = w_i X^-1 w_i', and the largest of q times that of diag X is a bound from above on
 the square. At the optimum u q is in proportion to u, and d to v: u is multiplied by a power of q,
 v takes three quarters of a Newton step. The power is 3, which takes a third of the steps that 1
-does; where the dual falls, the step is taken back and tried with half of it.
+does; where the dual falls, the step is taken back and tried with half of it, damped more: of more
+cells than queries many have next to no curvature, and a step would be as long as it may be.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dpsql.mechanisms.strategies.rows import Rows
 from dpsql.mechanisms.strategies.spectrum import Floats, Spectrum, of_gram
 
 _POWER = 3.0
-_DAMPING = 1e-3
+_DAMPING, _MOST = 1e-3, 10.0
 _FRESH = 4  # steps that share a curvature, which costs more than they
 _LEAST = 1e-12  # a weight on a query, relative to the mean
 
@@ -45,7 +46,7 @@ def smallest_largest(
     square = np.ix_(cells, cells)
     weights = np.full(len(cells), 1 / len(cells))
     lower, upper, power, kept = 0.0, math.inf, _POWER, None
-    matrix, curvature = np.zeros((1, rows.cells)), None
+    matrix, curvature, damping = np.zeros((1, rows.cells)), None, _DAMPING
     for iterations in range(1, most + 1):
         spectrum = of_gram(np.ascontiguousarray(rows.gram(queries)[square]), weights)
         dual = math.sqrt(spectrum.lower)  # the nuclear norm, as v sums to 1 before it is scaled
@@ -54,8 +55,10 @@ def smallest_largest(
             upper, matrix = value, _matrix(spectrum, divisors)
         if dual >= lower * (1 - 1e-9) or kept is None:
             kept, power = (queries, spectrum, variances), _POWER
+            damping = max(damping / 4, _DAMPING)
         else:
             power = max(power / 2, 0.25)
+            damping = min(damping * 8, _MOST)
         lower = max(lower, dual)
         if upper / lower - 1 <= gap or time.monotonic() >= until:
             break
@@ -65,7 +68,7 @@ def smallest_largest(
         queries /= queries.sum()
         if curvature is None or iterations % _FRESH == 0:
             curvature = spectrum.curvature()
-        weights = spectrum.stepped(curvature, _DAMPING, power / 4)
+        weights = spectrum.stepped(curvature, damping, power / 4)
         weights /= weights.sum()
     return Optimum(spread(matrix, column), lower, max(upper, lower), iterations)
 

@@ -39,8 +39,7 @@ from dpsql.mechanisms.strategies.separable import Atoms, Bundle, Rows, Separable
 from dpsql.mechanisms.threads import one_thread
 from dpsql.query.axis import LONGEST
 from dpsql.query.canon import placed
-from dpsql.query.linear import Block, Grouping, Term, Weight, Workload
-from dpsql.query.predicate import ALWAYS
+from dpsql.query.linear import Workload, counted
 from dpsql.query.strategy import Product, Strategy
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -49,6 +48,7 @@ Ints: TypeAlias = NDArray[np.int64]
 CELLS = 1 << 20  # of a table
 PARTS = 6  # sets of columns for which unions of products are looked for
 _ROUNDS = 2  # in which the strategies of all axes are looked for
+_MIXED = 64  # queries of some columns, which are soon mixed with those of others
 _FINE = 1 << 6  # of the smallest factor: parts of the price are realised within 1 / 64
 
 
@@ -155,14 +155,14 @@ def products(workload: Workload, moved: int, *, largest: bool = False) -> Produc
     by the root of `moved`.
 
     None where a query is no product, where a table would be too large, where the optimum over all
-    cells is soon found or a residual plan is, and where no row counts twice: then the questions err
-    least as they are.
+    cells is soon found or a residual plan is, where few are asked of each of many sets of columns,
+    and where no row counts twice: then the questions err least as they are.
     """
     heaviest = max((w.largest for block in workload.blocks for w in block.weights), default=0)
     groupings = [grouping for block in workload.blocks for grouping in block.groupings]
     disjoint = len(groupings) == 1 and groupings[0].keys  # groups, which share nothing
     asked = None if disjoint or moved <= heaviest**2 else _asked(workload, largest)
-    if asked is None or not _crossing(asked):
+    if asked is None or not _crossing(asked) or _scattered(asked):
         return None
     sizes = dict(zip(workload.domain.names, workload.domain.sizes, strict=True))
     cells = math.prod(each.count for each in _all_atoms(asked, sizes).values())
@@ -171,12 +171,13 @@ def products(workload: Workload, moved: int, *, largest: bool = False) -> Produc
     found = _union(asked, sizes, largest)
     if found is None:
         return None
-    best, priced = found
+    best, priced, below = found
     strategy = _strategy(workload, best, largest)
     told = told_by(_gridded(strategy, [np.zeros((p.size, 1), np.int64) for p in strategy.parts]))
     rmse = math.sqrt(_together(best, largest))
-    below = best[0].below if len(best) == 1 else 0.0
-    lower = below if below or largest else _bound(asked, sizes)
+    lower = best[0].below if len(best) == 1 else 0.0
+    if not lower:
+        lower = below if largest else max(below, _bound(asked, sizes))
     ratio = max(1.0, rmse / math.sqrt(lower)) if lower else None
     listed = sorted(priced.items(), key=lambda item: item[1])
     return Products(workload, strategy, told, rmse, ratio, largest, tuple(listed))
@@ -207,6 +208,15 @@ def _crossing(asked: Sequence[Asked]) -> bool:
     return any(len(keys) > 1 for keys in found.values())
 
 
+def _scattered(asked: Sequence[Asked]) -> bool:
+    """Whether they are of many sets of columns, few of each: mixed with others they err less."""
+    found: dict[tuple[str, ...], int] = {}
+    for each in asked:
+        names = tuple(each.split.along)
+        found[names] = found.get(names, 0) + len(each.split.place)
+    return len(found) > PARTS and max(found.values()) <= _MIXED
+
+
 def _together(drafts: Sequence[Draft], largest: bool) -> float:
     """The error of some products, each with its part of the price."""
     errors = [draft.error for draft in drafts]
@@ -215,8 +225,9 @@ def _together(drafts: Sequence[Draft], largest: bool) -> float:
 
 def _union(
     asked: Sequence[Asked], sizes: Mapping[str, int], largest: bool
-) -> tuple[list[Draft], dict[str, float]] | None:
-    """The best union of products that is found, and the root of the error of all that were tried.
+) -> tuple[list[Draft], dict[str, float], float] | None:
+    """The best union of products that is found, the root of the error of all that were tried, and
+    what no strategy's error is below: on each set of columns it errs no less than one for these.
 
     Products of families of the same columns are put together, two at a time.
     """
@@ -228,6 +239,8 @@ def _union(
     drafts = [draft for draft in found if draft is not None]
     if len(drafts) < len(found):
         return None
+    bounds = [draft.below for draft in drafts]
+    below = max(bounds) if largest else sum(bounds)
 
     def price(listed: Sequence[Draft]) -> float:
         error = _together(listed, largest)
@@ -248,7 +261,7 @@ def _union(
         if not _together(listed, largest) < best:
             break
         drafts, best = listed, _together(listed, largest)
-    return drafts, priced
+    return drafts, priced, below
 
 
 def _draft(
@@ -335,21 +348,9 @@ def _strategy(workload: Workload, drafts: Sequence[Draft], largest: bool) -> Str
     parts = []
     for draft, factor in zip(drafts, ideal, strict=True):
         axes = tuple(each.axis for each in draft.along.values())
-        counted = _counted(workload, draft.atoms)
-        parts.append(Product(counted, axes, round(factor / min(ideal) * fine)))
+        every = counted(workload.domain, {name: own.of for name, own in draft.atoms.items()})
+        parts.append(Product(every, axes, round(factor / min(ideal) * fine)))
     return Strategy(tuple(parts))
-
-
-def _counted(workload: Workload, atoms: Mapping[str, Atoms]) -> Workload:
-    """A count of every combination of the atoms of some columns."""
-    keys, stride = [], math.prod(each.count for each in atoms.values())
-    for name, each in atoms.items():
-        stride //= each.count
-        keys.append((workload.domain.project([name]), each.of, stride))
-    every = Grouping(tuple(keys), np.arange(math.prod(each.count for each in atoms.values())))
-    names = [name for name in workload.domain.names if name in atoms]
-    block = Block(ALWAYS, (Weight((Term(ALWAYS),)),), (every,))
-    return Workload(workload.domain.project(names), (block,))
 
 
 def _bound(asked: Sequence[Asked], sizes: Mapping[str, int]) -> float:

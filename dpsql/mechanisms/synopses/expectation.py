@@ -257,7 +257,7 @@ def indicator(domain: Domain, query: Workload, most: int) -> tuple[dict[str, Int
     if math.prod(each.number for each in told.values()) > most:
         raise Entangled(f"a query on {', '.join(names)} has more than {most:,} cells")
     codes, count = product({name: each.first for name, each in told.items()})
-    values = weight.values(codes, count) * (truth(where, codes, count) == TRUE)
+    values = query.rmatvec(codes, count, [np.ones((b.groups, 1), np.int64) for b in query.blocks])
     shape = [each.number for each in told.values()]
     found = {name: each.of for name, each in told.items()}
     return found, values.astype(np.float64).reshape(shape)

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from dpsql.accounting.kept.stored import Stored
 from dpsql.accounting.kept.synopses import HOLDOUT, TABLES, Synopsis
 from dpsql.accounting.kept.synopses import learnt as note_learnt
@@ -28,8 +26,7 @@ from dpsql.mechanisms.synopses.marginal import marginal
 from dpsql.mechanisms.synopses.purchase import CELLS
 from dpsql.query.canon import tables
 from dpsql.query.compile import Compiled
-from dpsql.query.linear import Block, Classes, Grouping, Term, Weight, Workload, classes
-from dpsql.query.predicate import ALWAYS
+from dpsql.query.linear import Classes, Workload, classes, counted
 from dpsql.schema import Dataset
 from dpsql.session.charge import Charge
 from dpsql.session.synopses import held
@@ -111,13 +108,7 @@ def lesson(session: Session, compiled: Compiled, synopsis: Synopsis) -> Lesson |
 
 def _coarse(domain: Domain, told: Mapping[str, Classes]) -> Workload:
     """The counts of all combinations of classes, whose price is that of one of them."""
-    keys, stride = [], math.prod(each.number for each in told.values())
-    cells = np.arange(stride)
-    for name in domain.names:
-        stride //= told[name].number
-        keys.append((domain.project([name]), told[name].of, stride))
-    grouping = Grouping(tuple(keys), cells)
-    return Workload(domain, (Block(ALWAYS, (Weight((Term(ALWAYS),)),), (grouping,)),))
+    return counted(domain, {name: told[name].of for name in domain.names})
 
 
 def taught(

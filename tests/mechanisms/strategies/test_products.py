@@ -17,8 +17,11 @@ from dpsql.domain import Domain
 from dpsql.mechanisms.strategies import formulas, plans, products
 from dpsql.mechanisms.strategies.formulas import along, bound, haar, root
 from dpsql.mechanisms.strategies.grids import Grids
+from dpsql.mechanisms.strategies.largest import smallest_largest
 from dpsql.mechanisms.strategies.levels import level_rates, level_sizes
+from dpsql.mechanisms.strategies.optimum import optimum
 from dpsql.mechanisms.strategies.products import Products
+from dpsql.mechanisms.strategies.rows import Listed as Given
 from dpsql.mechanisms.strategies.separable import Bundle, Rows, separable
 from dpsql.query.axis import Listed, Toeplitz
 from dpsql.query.canon import families
@@ -245,6 +248,36 @@ def test_a_union_is_taken_where_it_errs_less_and_told_with_what_was_tried() -> N
     assert any("union of" in name for name in names)
     assert plan.rmse == pytest.approx(min(error for _, error in plan.priced))
     assert plan.ratio is not None and plan.ratio >= 1
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_what_no_strategy_errs_less_than_is_below_the_optimum_over_all_cells(
+    many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the cells, and where these are too many by the parts, which is near enough to be told."""
+    if many:
+        monkeypatch.setattr(products, "BOUND", 1)
+    blocks = [Block(leaf("a", slice(0, n)), ONE, (by("b"),)) for n in range(1, 6)]
+    blocks += [Block(leaf("c", slice(0, n)), ONE, (by("b"),)) for n in range(1, 4)]
+    asked = Workload(DOMAIN, tuple(blocks))
+    rows = matrix(asked)
+    worth = np.concatenate([own.reshape(-1) for own in products.importance(asked)])
+    plan, worst = planned(asked), planned(asked, largest=True)
+    assert plan.ratio is not None and worst.ratio is not None
+    gram = (rows.T * worth) @ rows
+    gram.flat[:: len(gram) + 1] += 1e-9
+    best = optimum(gram, 1.0, gap=1e-3)
+    assert plan.rmse / plan.ratio <= best.rmse <= plan.rmse
+    least = smallest_largest(Given(rows))
+    assert worst.rmse / worst.ratio <= least.rmse <= worst.rmse * 1.005
+    assert plan.ratio < (1.65 if many else 1.25) and worst.ratio < 1.5
+
+
+def test_scattered_questions_are_left_to_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few questions of each of many sets of columns."""
+    assert products.products(crossed(), 1 << 40) is not None
+    monkeypatch.setattr(products, "PARTS", 1)
+    assert products.products(crossed(), 1 << 40) is None
 
 
 def test_what_is_no_product_is_left_to_others() -> None:
