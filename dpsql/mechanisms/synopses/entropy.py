@@ -67,8 +67,8 @@ class Fit:
     def away(self) -> float:
         """What cells of the tables are away from the best fit, in standard errors, at most, root
         mean square."""
-        cells = sum(_cells(table) for table in self.tables if table.names)
-        return math.sqrt(2 * self.orders[-1].gap / cells) if self.orders else 0.0
+        many = sum(cells(table) for table in self.tables if table.names)
+        return math.sqrt(2 * self.orders[-1].gap / many) if self.orders else 0.0
 
     @property
     def ended(self) -> bool:
@@ -185,7 +185,7 @@ def tractable(
     return taken, left
 
 
-def _cells(table: NoisyTable) -> int:
+def cells(table: NoisyTable) -> int:
     return table.values.size if table.seen is None else int(table.seen.sum())
 
 
@@ -202,7 +202,7 @@ def _order(
     if not total > 0:
         return Order(columns, _MOST, {}, 0.0, 0)
     own = [table for table in tables if len(table.names) == columns]
-    tau = old.tau if old else _weight(place, total, own, base)
+    tau = old.tau if old else weight(place, total, own, base)
     dual = _Dual(place, total, tables, base, tau)
     start = dual.joined({})
     if old is None and columns == 1:  # columns are independent: of a table each that is the fit
@@ -214,7 +214,7 @@ def _order(
         kept = {t: old.potentials[t] for t in tables if t in old.potentials}
         base = place.added(base, kept)
         start = dual.joined({**kept, **_alone(place, total, fresh, base, tau)})
-    gap = GAP * sum(map(_cells, tables)) / tau
+    gap = GAP * sum(map(cells, tables)) / tau
     point, taken = least(dual, start, first=1 / len(tables), gap=gap, steps=steps)
     return Order(columns, tau, dual.split(point.x), tau * point.gap, taken)
 
@@ -222,38 +222,45 @@ def _order(
 def _alone(
     place: Layout, total: float, tables: Sequence[NoisyTable], base: list[Floats], tau: float
 ) -> dict[NoisyTable, Floats]:
-    """theta of each table if it were the only one beside `base`, of total mass 1.
+    """theta of each table if it were the only one beside `base`, of total mass 1."""
+    chances, _ = place.summed(base, tables)
+    listed = zip(tables, chances, strict=True)
+    return {table: alone(total, table, each, tau) for table, each in listed}
+
+
+def alone(
+    total: float, table: NoisyTable, chances: Floats, tau: float, theta: Floats | float = 0.0
+) -> Floats:
+    """The best theta of a table beside all others, where its cells have `chances` with this one.
 
     n m exp(theta - a) + tau v theta = y, where a is such that these rows sum to n: for u = log of
     the rows over tau v that is exp(u) + u = c, and both that and the sum, which falls in a, are
-    convex: so Newton's steps find them from the right, and from the left.
+    convex: so Newton's steps find them from the right, and from the left. A cell that was not
+    measured has u = c; of a centred table the margins are taken as they are.
     """
-    chances, _ = place.summed(base, tables)
-    found = {}
-    for table, each in zip(tables, chances, strict=True):
-        guess = total * each + _TINY
-        target = table.values + guess - centred(guess) if table.centred else table.values
-        pull = tau * table.variance
-        known = target / pull + np.log(guess / pull)
-        shift = float(known.max()) - total / pull - math.log(total / pull)  # one cell has all rows
-        for _ in range(_SHIFTS):
-            c = known - shift
-            u = np.where(c > 1.0, np.log(np.maximum(c, 1.0)), c)
-            for _ in range(_NEWTON):
-                u = u - (np.exp(u) + u - c) / (np.exp(u) + 1.0)
-            w = np.exp(u)
-            over = pull * float(w.sum()) - total
-            if abs(over) <= _EVEN * total:
-                break
-            shift += over / (pull * float((w / (w + 1.0)).sum()))
-        theta = target / pull - w
-        found[table] = centred(theta) if table.centred else theta
-        if table.seen is not None:
-            found[table] = found[table] * table.seen
-    return found
+    guess = chances * np.exp(-theta)
+    guess = total * (guess / guess.sum()) + _TINY
+    margins = total * chances - centred(total * chances) if table.centred else 0.0
+    pull, seen = tau * table.variance, True if table.seen is None else table.seen
+    target = table.values + margins
+    known = target / pull + np.log(guess / pull)
+    # one cell has all rows
+    shift = float((known - np.where(seen, total / pull, 0.0)).max()) - math.log(total / pull)
+    for _ in range(_SHIFTS):
+        c = known - shift
+        u = np.where((c > 1.0) & seen, np.log(np.maximum(c, 1.0)), c)
+        for _ in range(_NEWTON):
+            u = np.where(seen, u - (np.exp(u) + u - c) / (np.exp(u) + 1.0), c)
+        w = np.exp(u)
+        over = pull * float(w.sum()) - total
+        if abs(over) <= _EVEN * total:
+            break
+        shift += over / (pull * float((w / np.where(seen, w + 1.0, 1.0)).sum()))
+    found = (target / pull - w) * seen
+    return centred(found) if table.centred else found
 
 
-def _weight(place: Layout, total: float, tables: Sequence[NoisyTable], base: list[Floats]) -> float:
+def weight(place: Layout, total: float, tables: Sequence[NoisyTable], base: list[Floats]) -> float:
     """tau of an order, by the misfits of its tables beside the guess."""
     guesses, _ = place.summed(base, tables)
     squares, noise, means = [], [], []
