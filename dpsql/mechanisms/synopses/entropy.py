@@ -229,18 +229,18 @@ def _alone(
 
 
 def alone(
-    total: float, table: NoisyTable, chances: Floats, tau: float, theta: Floats | float = 0.0
+    total: float, table: NoisyTable, chances: Floats, tau: float, now: Floats | None = None
 ) -> Floats:
-    """The best theta of a table beside all others, where its cells have `chances` with this one.
+    """The best theta of a table beside a distribution in which its cells have these `chances`.
 
     n m exp(theta - a) + tau v theta = y, where a is such that these rows sum to n: for u = log of
     the rows over tau v that is exp(u) + u = c, and both that and the sum, which falls in a, are
     convex: so Newton's steps find them from the right, and from the left. A cell that was not
-    measured has u = c; of a centred table the margins are taken as they are.
+    measured has u = c; of a centred table the margins are taken as they are, or are `now`.
     """
-    guess = chances * np.exp(-theta)
-    guess = total * (guess / guess.sum()) + _TINY
-    margins = total * chances - centred(total * chances) if table.centred else 0.0
+    guess = total * chances + _TINY
+    margin = guess if now is None else total * now
+    margins = margin - centred(margin) if table.centred else 0.0
     pull, seen = tau * table.variance, True if table.seen is None else table.seen
     target = table.values + margins
     known = target / pull + np.log(guess / pull)

@@ -32,8 +32,10 @@ from dpsql.mechanisms.threads import one_thread
 
 VERSION = 2
 CELLS = 1 << 17  # of a junction tree that grows, unless the first was larger
-WORK = 1 << 20  # cells that are gone through for an update
+WORK = 1 << 19  # cells that are gone through for an update
 STEPS = 12
+_FAINT = 200.0
+FAR = 1.0  # standard errors from the best fit that are told of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +89,7 @@ def grown(before: Growth, stored: Stored) -> Growth:
         logs = state.logs
         tau = tau or weight(place, rows, new, logs)
         away = _climbed(place, rows, known, new, logs, tau)
-    made = replace(place.state(rows, known, before.base), away=away)
+    made = replace(place.state(rows, known, before.base), away=away if away > FAR else 0.0)
     return Growth(before.base, made, every, known, tau)
 
 
@@ -125,7 +127,7 @@ def from_bytes(
         known = {every[at]: told.view(np.float64) for at, told in found["learnt"]}
         if any(table.values.shape != told.shape for table, told in known.items()):
             raise ValueError("other releases")
-        if not tau:
+        if not tau and rows > 0:  # nothing was learnt since
             return Growth(base, base, every, known)
         place = layout(domain, list(known), _most(base))
         state = replace(place.state(rows, known, base), away=now)
@@ -154,26 +156,38 @@ def _climbed(
     logs: list[Floats],
     tau: float,
 ) -> float:
-    """Set the potentials step by step; how far the last but one was away, in standard errors."""
+    """Set the potentials, step by step; how far that is from the best, as `Fit.away` has it."""
     listed, left = list(known), list(new)
-    steps = min(STEPS, max(WORK // sum(each.size for each in logs), len(new)))
     sizes = np.array([cells(table) for table in listed])
-    away = 0.0
-    for _ in range(steps):
+    steps = max(min(STEPS, WORK // sum(each.size for each in logs)), len(new))
+    while True:
         chances, _ = place.summed(logs, listed)
         gaps = [
             _gap(table, rows * chance, known[table], tau)
             for table, chance in zip(listed, chances, strict=True)
         ]
-        away = math.sqrt(2 * float(sizes @ gaps) / float(sizes.sum()))
         at = listed.index(left.pop(0)) if left else int(np.argmax(gaps))
-        if gaps[at] <= GAP:
-            break
+        if not steps or gaps[at] <= GAP:
+            return math.sqrt(2 * float(sizes @ gaps) / float(sizes.sum()))
+        steps -= 1
         table = listed[at]
-        theta = alone(rows, table, chances[at], tau, known[table])
+        beside = _beside(place, logs, table, known[table], chances[at])
+        theta = alone(rows, table, beside, tau, chances[at])
         logs = place.added(logs, {table: theta - known[table]})
         known[table] = theta
-    return away
+
+
+def _beside(
+    place: Layout, logs: list[Floats], table: NoisyTable, theta: Floats, chances: Floats
+) -> Floats:
+    """The chances of a table's cells without its potential."""
+    turned = float(theta.max()) - theta
+    if not float(turned.max()) <= _FAINT:  # cells may have no chance that could be told
+        (chances,), _ = place.summed(place.added(logs, {table: turned}), [table])
+    else:
+        chances = chances * np.exp(turned)
+    found: Floats = chances / chances.sum()
+    return found
 
 
 def _gap(table: NoisyTable, guess: Floats, theta: Floats, tau: float) -> float:

@@ -80,11 +80,11 @@ class Layout:
         """The distribution with these potentials, each a factor; and those of `base`, whose atoms
         tables of this layout told apart."""
         factors = self._empty
-        for names, told in base.factors.items() if base is not None else ():
-            for axis, name in enumerate(names):
-                first = np.unique(self.atoms[name], return_index=True)[1]
-                told = np.take(told, base.atoms[name][first], axis=axis)
-            factors[names] = factors[names] + told if names in factors else told
+        if base is not None:
+            first = {n: np.unique(of, return_index=True)[1] for n, of in self.atoms.items()}
+            for names, told in base.factors.items():
+                spread = np.ix_(*(base.atoms[name][first[name]] for name in names))
+                factors[names] = told[spread] + factors.get(names, 0.0)
         for table, theta in potentials.items():
             factors[table.names] = factors[table.names] + self._spread(table, theta)
         return Factored(self.domain, total, self.atoms, factors, self.most)

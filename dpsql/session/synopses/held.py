@@ -104,8 +104,7 @@ def fit(session: Session, dataset: Dataset, archive: Archive, synopsis: Synopsis
     seqs = archive.held(synopsis.charges)
     name = (archive.name, synopsis.name, seqs)
     if name not in fits:
-        before = fits.get((archive.name, synopsis.name, seqs[:-1]))
-        fits[name] = _fit(session, dataset, archive, synopsis, seqs, before)
+        fits[name] = _fit(session, dataset, archive, synopsis, seqs)
         while len(fits) > _FITS:
             fits.pop(next(iter(fits)))
     return fits[name].state
@@ -167,12 +166,9 @@ def _fit(
     archive: Archive,
     synopsis: Synopsis,
     seqs: tuple[int, ...],
-    before: Growth | None,
 ) -> Growth:
-    """The fit to some charges; `before` is that to all of them but the last, if it is known.
-
-    It is the same whether it was grown here, was read, or is made anew.
-    """
+    """The fit to some charges: the same whether it was kept, goes on from one that is known, or is
+    made anew."""
     if not seqs:
         raise UsageError(
             f"what was measured for synopsis {synopsis.name} is lost: drop it, and make another"
@@ -184,20 +180,20 @@ def _fit(
     if kept is not None:
         with contextlib.suppress(ValueError):  # damaged, or of other charges: fitted again
             return from_bytes(domain, kept, seqs, releases)
+    found, known = None, len(seqs) if synopsis.step != "projection" else 0  # replays all
+    while found is None and known > 1:
+        known -= 1
+        found = session._learned.fits.get((archive.name, synopsis.name, seqs[:known]))
+    if found is None:
+        found, known = rooted(domain, releases[0]), 1
+    later = [release for release in listed[known:] if release is not None]
     if synopsis.step == TABLES:
-        found, rest = (before, releases[-1:]) if before is not None else (None, releases[1:])
-        found = found or rooted(domain, releases[0])
-        for stored in rest:
+        for stored in later:
             found = grown(found, stored)
     else:
         rho = max(synopsis.rho // 2, 1)
         gate = verifier(count_unit(dataset), rho, synopsis.gate, synopsis.threshold)
-        if before is not None and synopsis.step != "projection":
-            # the last one has no say in the steps before it
-            state, rest = before.state, releases[-1:]
-        else:
-            state, rest = rooted(domain, releases[0]).state, releases[1:]
-        state = stepped(domain, state, rest, synopsis.step, gate.threshold)
+        state = stepped(domain, found.state, later, synopsis.step, gate.threshold)
         found = Growth(state, state)
     if seqs == synopsis.charges:
         with contextlib.suppress(LedgerError):  # it can be fitted again
