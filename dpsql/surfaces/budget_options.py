@@ -38,7 +38,7 @@ def named(words: tuple[str, ...]) -> tuple[Path, str]:
 
 
 def dataset_of(db: Path, schemas: tuple[Path, ...], named: str | None) -> str:
-    """The dataset meant: the one named, as the schema spells it, or the schema's only private one."""
+    """The dataset meant: the one named, as the schema spells it, or its only private one."""
     from dpsql.schema import find
 
     try:

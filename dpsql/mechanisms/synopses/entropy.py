@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpsql.domain import Domain
+from dpsql.mechanisms.synopses.ascent import GAP, alone, cells, centred, climbed
 from dpsql.mechanisms.synopses.descent import Point, least
 from dpsql.mechanisms.synopses.factors import Factored
 from dpsql.mechanisms.synopses.junction import CELLS, Entangled, Floats, Names
@@ -33,14 +34,10 @@ from dpsql.mechanisms.synopses.layout import Layout, layout
 from dpsql.mechanisms.synopses.noisy import NoisyTable
 from dpsql.mechanisms.threads import one_thread
 
-GAP = 1e-3  # for each cell that was measured: 4.5 % of a standard error
 STEPS = 300
 _LEAST, _MOST = 1e-9, 1.0  # tau; at 1 counts are spread about the guess as Poisson's are
 _LOOSE = 2.0  # times tau: errors hardly differ from 1 to 3, and it is found sooner
 _BISECTIONS = 50
-_NEWTON, _SHIFTS = 8, 60
-_EVEN = 1e-9  # of the rows
-_TINY = 1e-9  # rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +72,7 @@ class Fit:
         """Whether the last order came as near to the best fit as it was to come, or nearly so."""
         if not self.orders:
             return True
-        return self.orders[-1].steps < self.limit and self.away <= 2 * math.sqrt(2 * GAP)
+        return self.away <= 2 * math.sqrt(2 * GAP)
 
 
 def fitted(
@@ -185,10 +182,6 @@ def tractable(
     return taken, left
 
 
-def cells(table: NoisyTable) -> int:
-    return table.values.size if table.seen is None else int(table.seen.sum())
-
-
 def _order(
     place: Layout,
     total: float,
@@ -208,6 +201,10 @@ def _order(
     if old is None and columns == 1:  # columns are independent: of a table each that is the fit
         best = {table.names: table for table in sorted(tables, key=lambda t: -t.variance)}
         start = dual.joined(_alone(place, total, [*best.values()], base, tau))
+    elif old is None:  # a descent from far off may lose its way where most cells are empty
+        known = dual.split(start)
+        climbed(place, total, known, base, tau, len(tables))
+        start = dual.joined(known)
     if old is not None:
         fresh = [table for table in tables if table not in old.potentials]
         # margins of tables that came since took the place of those that guided before
@@ -228,38 +225,6 @@ def _alone(
     return {table: alone(total, table, each, tau) for table, each in listed}
 
 
-def alone(
-    total: float, table: NoisyTable, chances: Floats, tau: float, now: Floats | None = None
-) -> Floats:
-    """The best theta of a table beside a distribution in which its cells have these `chances`.
-
-    n m exp(theta - a) + tau v theta = y, where a is such that these rows sum to n: for u = log of
-    the rows over tau v that is exp(u) + u = c, and both that and the sum, which falls in a, are
-    convex: so Newton's steps find them from the right, and from the left. A cell that was not
-    measured has u = c; of a centred table the margins are taken as they are, or are `now`.
-    """
-    guess = total * chances + _TINY
-    margin = guess if now is None else total * now
-    margins = margin - centred(margin) if table.centred else 0.0
-    pull, seen = tau * table.variance, True if table.seen is None else table.seen
-    target = table.values + margins
-    known = target / pull + np.log(guess / pull)
-    # one cell has all rows
-    shift = float((known - np.where(seen, total / pull, 0.0)).max()) - math.log(total / pull)
-    for _ in range(_SHIFTS):
-        c = known - shift
-        u = np.where((c > 1.0) & seen, np.log(np.maximum(c, 1.0)), c)
-        for _ in range(_NEWTON):
-            u = np.where(seen, u - (np.exp(u) + u - c) / (np.exp(u) + 1.0), c)
-        w = np.exp(u)
-        over = pull * float(w.sum()) - total
-        if abs(over) <= _EVEN * total:
-            break
-        shift += over / (pull * float((w / np.where(seen, w + 1.0, 1.0)).sum()))
-    found = (target / pull - w) * seen
-    return centred(found) if table.centred else found
-
-
 def weight(place: Layout, total: float, tables: Sequence[NoisyTable], base: list[Floats]) -> float:
     """tau of an order, by the misfits of its tables beside the guess."""
     guesses, _ = place.summed(base, tables)
@@ -272,7 +237,7 @@ def weight(place: Layout, total: float, tables: Sequence[NoisyTable], base: list
         means.append((part * guess)[seen].reshape(-1))
         noise.append(np.full(means[-1].size, table.spread))
     square, mean, own = (np.concatenate(some) for some in (squares, means, noise))
-    low, high = _LEAST, _MOST
+    low, high = min(max(_LEAST, 1 / total), _MOST), _MOST
     for _ in range(_BISECTIONS):
         middle = math.sqrt(low * high)
         if float((square / (own + mean / middle)).sum()) > len(square):
@@ -338,10 +303,3 @@ class _Dual:
         gap = float((gradient**2 / self.variances).sum()) / 2 / self.tau
         diagonal = 1 / (rows + self.tau * self.variances)
         return Point(theta, value, gradient, lambda v: self.measured(diagonal * v), gap)
-
-
-def centred(table: Floats) -> Floats:
-    """A table without its margins: the mean along each axis is taken off."""
-    for axis in range(table.ndim):
-        table = table - table.mean(axis=axis, keepdims=True)
-    return table

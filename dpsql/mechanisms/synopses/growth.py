@@ -22,10 +22,11 @@ import numpy as np
 from dpsql.accounting.kept.pack import pack, unpack
 from dpsql.accounting.kept.stored import Stored
 from dpsql.domain import Domain
-from dpsql.mechanisms.synopses.entropy import GAP, alone, cells, centred, weight
+from dpsql.mechanisms.synopses.ascent import cells, climbed
+from dpsql.mechanisms.synopses.entropy import weight
 from dpsql.mechanisms.synopses.factors import Factored
 from dpsql.mechanisms.synopses.junction import Entangled, Floats
-from dpsql.mechanisms.synopses.layout import Layout, layout
+from dpsql.mechanisms.synopses.layout import layout
 from dpsql.mechanisms.synopses.learnt import learnt, tables, tractable_of
 from dpsql.mechanisms.synopses.noisy import NoisyTable, total
 from dpsql.mechanisms.threads import one_thread
@@ -33,8 +34,7 @@ from dpsql.mechanisms.threads import one_thread
 VERSION = 2
 CELLS = 1 << 17  # of a junction tree that grows, unless the first was larger
 WORK = 1 << 19  # cells that are gone through for an update
-STEPS = 12
-_FAINT = 200.0
+STEPS = 8
 FAR = 1.0  # standard errors from the best fit that are told of
 
 
@@ -88,7 +88,9 @@ def grown(before: Growth, stored: Stored) -> Growth:
     with one_thread():
         logs = state.logs
         tau = tau or weight(place, rows, new, logs)
-        away = _climbed(place, rows, known, new, logs, tau)
+        steps = max(min(STEPS, WORK // sum(each.size for each in logs)), len(new))
+        gap = climbed(place, rows, known, logs, tau, steps, new)
+    away = math.sqrt(2 * gap / sum(map(cells, known)))
     made = replace(place.state(rows, known, before.base), away=away if away > FAR else 0.0)
     return Growth(before.base, made, every, known, tau)
 
@@ -146,54 +148,3 @@ def _most(base: Factored) -> int:
 
 def _cells(state: Factored) -> int:
     return sum(math.prod(state.tree.shape(names)) for names in state.tree.cliques)
-
-
-def _climbed(
-    place: Layout,
-    rows: float,
-    known: dict[NoisyTable, Floats],
-    new: Sequence[NoisyTable],
-    logs: list[Floats],
-    tau: float,
-) -> float:
-    """Set the potentials, step by step; how far that is from the best, as `Fit.away` has it."""
-    listed, left = list(known), list(new)
-    sizes = np.array([cells(table) for table in listed])
-    steps = max(min(STEPS, WORK // sum(each.size for each in logs)), len(new))
-    while True:
-        chances, _ = place.summed(logs, listed)
-        gaps = [
-            _gap(table, rows * chance, known[table], tau)
-            for table, chance in zip(listed, chances, strict=True)
-        ]
-        at = listed.index(left.pop(0)) if left else int(np.argmax(gaps))
-        if not steps or gaps[at] <= GAP:
-            return math.sqrt(2 * float(sizes @ gaps) / float(sizes.sum()))
-        steps -= 1
-        table = listed[at]
-        beside = _beside(place, logs, table, known[table], chances[at])
-        theta = alone(rows, table, beside, tau, chances[at])
-        logs = place.added(logs, {table: theta - known[table]})
-        known[table] = theta
-
-
-def _beside(
-    place: Layout, logs: list[Floats], table: NoisyTable, theta: Floats, chances: Floats
-) -> Floats:
-    """The chances of a table's cells without its potential."""
-    turned = float(theta.max()) - theta
-    if not float(turned.max()) <= _FAINT:  # cells may have no chance that could be told
-        (chances,), _ = place.summed(place.added(logs, {table: turned}), [table])
-    else:
-        chances = chances * np.exp(turned)
-    found: Floats = chances / chances.sum()
-    return found
-
-
-def _gap(table: NoisyTable, guess: Floats, theta: Floats, tau: float) -> float:
-    """What a table has of the gap of both values, for each of its cells."""
-    off = (centred(guess) if table.centred else guess) - table.values
-    off = off + tau * table.variance * theta
-    if table.seen is not None:
-        off = off * table.seen
-    return float((off**2).sum()) / table.variance / 2 / cells(table)
