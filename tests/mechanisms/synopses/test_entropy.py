@@ -12,7 +12,8 @@ from scipy.optimize import minimize
 
 from dpsql.domain import Domain
 from dpsql.mechanisms.synopses import entropy
-from dpsql.mechanisms.synopses.entropy import centred, fitted, guides, tractable
+from dpsql.mechanisms.synopses.ascent import centred
+from dpsql.mechanisms.synopses.entropy import fitted, guides, tractable
 from dpsql.mechanisms.synopses.junction import Entangled
 from dpsql.mechanisms.synopses.noisy import NoisyTable, linear, single, total, whole
 

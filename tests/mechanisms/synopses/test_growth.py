@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.kept.stored import Stored
-from dpsql.mechanisms.synopses import growth
+from dpsql.mechanisms.synopses import ascent, growth
 from dpsql.mechanisms.synopses.growth import Growth, from_bytes, grown, rooted, to_bytes
 from dpsql.mechanisms.synopses.layout import Layout
 from dpsql.mechanisms.synopses.noisy import NoisyTable
@@ -67,7 +67,7 @@ def test_with_steps_enough_it_is_the_optimum(kind: str, monkeypatch: pytest.Monk
     are empty, and potentials so large that there chances are none."""
     monkeypatch.setattr(growth, "STEPS", 2000)
     monkeypatch.setattr(growth, "WORK", 1 << 40)
-    monkeypatch.setattr(growth, "GAP", 1e-10)
+    monkeypatch.setattr(ascent, "GAP", 1e-10)
     releases = bought(5, tied=kind == "tied")
     if kind == "mixed":
         some = iter(mixed(np.random.default_rng(6)))
