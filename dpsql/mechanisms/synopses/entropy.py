@@ -58,7 +58,6 @@ class Fit:
     state: Factored
     tables: tuple[NoisyTable, ...]
     orders: tuple[Order, ...]
-    limit: int = STEPS
 
     @property
     def away(self) -> float:
@@ -70,8 +69,6 @@ class Fit:
     @property
     def ended(self) -> bool:
         """Whether the last order came as near to the best fit as it was to come, or nearly so."""
-        if not self.orders:
-            return True
         return self.away <= 2 * math.sqrt(2 * GAP)
 
 
@@ -117,7 +114,7 @@ def fitted(
             found.append(old)
             for table, theta in old.potentials.items():
                 potentials[table] = potentials[table] + theta if table in potentials else theta
-    return Fit(place.state(total, potentials), tuple(tables), tuple(found), steps)
+    return Fit(place.state(total, potentials), tuple(tables), tuple(found))
 
 
 def _known(before: Fit | None, tables: Sequence[NoisyTable]) -> tuple[dict[int, Order], int]:
