@@ -5,11 +5,13 @@ half of them of a row that there is, each asked as a statement; beside Gaussian 
 Another is all tables of three columns: 100,000 further conjunctions follow from them, free. One
 starts with tables of single columns, with and without gates that are bypassed. One is of nine
 columns of `flights`, of 10^14 cells. The last have learnt 30 questions about random columns: what a
-free answer takes from its text to its release, each in new words.
+free answer takes from its text to its release, each in new words, and what it takes to fit the
+distribution to a table more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
@@ -18,6 +20,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean, median
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -29,10 +32,11 @@ from benchmarks.synopsis import ASKED, LEARNT, RHO, SEVEN, UNIVERSES, conjunctio
 from benchmarks.tables import build, shipped
 from dpsql.accounting.ledger import Ledger
 from dpsql.domain import Domain
+from dpsql.mechanisms.synopses.growth import Growth
 from dpsql.query.expr import text_literal
 from dpsql.schema import Dataset
 from dpsql.session import Session
-from dpsql.session.synopses import bypass
+from dpsql.session.synopses import bypass, held
 
 FURTHER = 100_000
 RUNS = 3
@@ -157,6 +161,7 @@ def _free(folder: Path, name: str, sizes: tuple[int, ...]) -> Iterator[Figure]:
     lines = [f'c{at} = {{type = "integer", min = 0, max = {s - 1}}}' for at, s in enumerate(sizes)]
     database.with_suffix(".toml").write_text("\n".join([*DECLARED, *lines]))
     ledger, spent, plain, learnt = Ledger.memory(), list[float](), list[float](), 0
+    updates = list[float]()
     ledger.grant("alice", dataset="people", epsilon=20.0)
     settings = {"backend": "synopsis"}
     with Session(database, user="alice", ledger=ledger, settings=settings) as session:
@@ -166,7 +171,8 @@ def _free(folder: Path, name: str, sizes: tuple[int, ...]) -> Iterator[Figure]:
         for asked in itertools.count():
             sql = f"SELECT COUNT(*) FROM people WHERE {_random(sizes, draw)}"
             start = time.process_time()
-            release = session.answer(sql)
+            with _updates(updates):
+                release = session.answer(sql)
             took = time.process_time() - start
             assert release.charged is not None
             learnt += release.charged.rho > 0
@@ -181,6 +187,27 @@ def _free(folder: Path, name: str, sizes: tuple[int, ...]) -> Iterator[Figure]:
     what = f"a free answer from new SQL, {name} cells, {learnt} learnt, p50 CPU"
     other = 1e3 * median(plain), "ms, plain DuckDB"
     yield Figure(what, 1e3 * median(spent), "ms", *other, 1 if name == "10^6" else 3)
+    what = f"an update in a session, {name} cells, {len(updates)} of them, p50 CPU"
+    yield Figure(what, 1e3 * median(updates), "ms", None, "", 10)
+    yield Figure("the longest of them", 1e3 * max(updates), "ms")
+
+
+@contextlib.contextmanager
+def _updates(spent: list[float]) -> Iterator[None]:
+    """Note what fits to a table more take, until they are kept."""
+    fit = held._fit
+
+    def timed_fit(*given: Any) -> Growth:
+        start = time.process_time()
+        found = fit(*given)
+        spent.append(time.process_time() - start)
+        return found
+
+    held._fit = timed_fit
+    try:
+        yield
+    finally:
+        held._fit = fit
 
 
 def _random(sizes: tuple[int, ...], draw: random.Random) -> str:

@@ -19,7 +19,7 @@ from dpsql.curator.noise import gaussian
 from dpsql.domain import Domain
 from dpsql.mechanisms.strategies.axes import Identity
 from dpsql.mechanisms.strategies.residual import plan
-from dpsql.mechanisms.synopses.entropy import centred
+from dpsql.mechanisms.synopses.ascent import centred
 from dpsql.mechanisms.synopses.junction import Floats, Names
 from dpsql.mechanisms.synopses.noisy import NoisyTable, whole
 from dpsql.schema import load

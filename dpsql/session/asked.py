@@ -43,11 +43,14 @@ def declared(
 
 
 def named(datasets: Mapping[str, Dataset], name: str | None) -> Dataset:
-    """The dataset of a name, or the only one. Raises UsageError."""
+    """The dataset of a name, or the only one that is private. Raises UsageError."""
     if name is None:
-        if len(datasets) != 1:
-            raise UsageError(f"name the dataset: one of {', '.join(datasets)}")
-        return next(iter(datasets.values()))
+        private = [each for each in datasets.values() if not each.public]
+        listed = private or list(datasets.values())
+        if len(listed) != 1:
+            names = ", ".join(each.name for each in listed)
+            raise UsageError(f"which dataset? name it (--dataset, or dataset=): one of {names}")
+        return listed[0]
     if name not in datasets:
         raise UsageError(f"there is no dataset {name!r}: {', '.join(datasets)}")
     return datasets[name]

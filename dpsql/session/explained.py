@@ -42,15 +42,17 @@ def explained(session: Session, ask: Ask, params: Any, settings: Settings) -> Pl
     require_level(compiled, settings.confidence)
     drawn = population(session, ask, compiled, settings)
     early: tuple[str, ...] = ()
-    if settings.backend == "synopsis":
+    if settings.backend == "synopsis" or (session._learned.verified and drawn is None):
         from dpsql.session.synopses.guessed import guessed
+        from dpsql.session.synopses.spared import spared
 
-        balance = session.ledger.balance(session.user, bound.dataset.name)
-        said = guessed(session, bound, compiled, settings, balance)
-        if isinstance(said, Plan):
-            return said
-        early = (f"the synopsis does not answer ({said}): this is bought",)
-        settings = dataclasses.replace(settings, backend="auto")
+        if spared(session, compiled, settings):
+            balance = session.ledger.balance(session.user, bound.dataset.name)
+            said = guessed(session, bound, compiled, settings, balance)
+            if isinstance(said, Plan):
+                return said
+            early = (f"the synopsis does not answer ({said}): this is bought",)
+            settings = dataclasses.replace(settings, backend="auto")
     project = projection([compiled.workload], settings)
     priced = any(x is not None for x in (settings.epsilon, settings.rho, settings.accuracy))
     budget: Budget | None = None

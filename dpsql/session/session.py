@@ -293,10 +293,12 @@ class Session:
         terms = Terms.of(balance.grant)
         check_delta(ask, terms.delta)
         drawn = population(self, ask, compiled, settings)
-        if settings.backend == "synopsis":
+        if settings.backend == "synopsis" or (self._learned.verified and drawn is None):
             from dpsql.session.synopses.learned import asked as of_synopsis
+            from dpsql.session.synopses.spared import spared
 
-            return of_synopsis(self, ask, bound, compiled, settings, balance)
+            if spared(self, compiled, settings):
+                return of_synopsis(self, ask, bound, compiled, settings, balance)
         dataset, grid = bound.dataset, self._grid(bound.dataset)
         project = projection([compiled.workload], settings)
 

@@ -20,7 +20,7 @@ format_option = click.option(
     "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True
 )
 dataset_option = click.option(
-    "--dataset", metavar="NAME", help="Dataset. [default: the only one that the schema declares]"
+    "--dataset", metavar="NAME", help="Dataset. [default: the only private one of the schema]"
 )
 
 
@@ -38,19 +38,21 @@ def named(words: tuple[str, ...]) -> tuple[Path, str]:
 
 
 def dataset_of(db: Path, schemas: tuple[Path, ...], named: str | None) -> str:
-    """The dataset meant: the one named, as the schema spells it, or the schema's only one."""
+    """The dataset meant: the one named, as the schema spells it, or its only private one."""
     from dpsql.schema import find
 
     try:
-        declared = [dataset.name for dataset in find(db, schemas or None)]
+        found = find(db, schemas or None)
     except UsageError:
         if named is None or schemas:
             raise
         return named
+    declared = [dataset.name for dataset in found]
     if named is None:
-        if len(declared) == 1:
-            return declared[0]
-        raise UsageError(f"which dataset? add --dataset with one of: {', '.join(declared)}")
+        listed = [dataset.name for dataset in found if not dataset.public] or declared
+        if len(listed) == 1:
+            return listed[0]
+        raise UsageError(f"which dataset? add --dataset with one of: {', '.join(listed)}")
     for name in declared:
         if name.casefold() == named.casefold():
             return name

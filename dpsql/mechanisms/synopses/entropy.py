@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpsql.domain import Domain
+from dpsql.mechanisms.synopses.ascent import GAP, alone, cells, centred, climbed
 from dpsql.mechanisms.synopses.descent import Point, least
 from dpsql.mechanisms.synopses.factors import Factored
 from dpsql.mechanisms.synopses.junction import CELLS, Entangled, Floats, Names
@@ -33,14 +34,10 @@ from dpsql.mechanisms.synopses.layout import Layout, layout
 from dpsql.mechanisms.synopses.noisy import NoisyTable
 from dpsql.mechanisms.threads import one_thread
 
-GAP = 1e-3  # for each cell that was measured: 4.5 % of a standard error
 STEPS = 300
 _LEAST, _MOST = 1e-9, 1.0  # tau; at 1 counts are spread about the guess as Poisson's are
 _LOOSE = 2.0  # times tau: errors hardly differ from 1 to 3, and it is found sooner
 _BISECTIONS = 50
-_NEWTON, _SHIFTS = 8, 60
-_EVEN = 1e-9  # of the rows
-_TINY = 1e-9  # rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,21 +58,18 @@ class Fit:
     state: Factored
     tables: tuple[NoisyTable, ...]
     orders: tuple[Order, ...]
-    limit: int = STEPS
 
     @property
     def away(self) -> float:
         """What cells of the tables are away from the best fit, in standard errors, at most, root
         mean square."""
-        cells = sum(_cells(table) for table in self.tables if table.names)
-        return math.sqrt(2 * self.orders[-1].gap / cells) if self.orders else 0.0
+        many = sum(cells(table) for table in self.tables if table.names)
+        return math.sqrt(2 * self.orders[-1].gap / many) if self.orders else 0.0
 
     @property
     def ended(self) -> bool:
         """Whether the last order came as near to the best fit as it was to come, or nearly so."""
-        if not self.orders:
-            return True
-        return self.orders[-1].steps < self.limit and self.away <= 2 * math.sqrt(2 * GAP)
+        return self.away <= 2 * math.sqrt(2 * GAP)
 
 
 def fitted(
@@ -120,7 +114,7 @@ def fitted(
             found.append(old)
             for table, theta in old.potentials.items():
                 potentials[table] = potentials[table] + theta if table in potentials else theta
-    return Fit(place.state(total, potentials), tuple(tables), tuple(found), steps)
+    return Fit(place.state(total, potentials), tuple(tables), tuple(found))
 
 
 def _known(before: Fit | None, tables: Sequence[NoisyTable]) -> tuple[dict[int, Order], int]:
@@ -185,10 +179,6 @@ def tractable(
     return taken, left
 
 
-def _cells(table: NoisyTable) -> int:
-    return table.values.size if table.seen is None else int(table.seen.sum())
-
-
 def _order(
     place: Layout,
     total: float,
@@ -202,19 +192,23 @@ def _order(
     if not total > 0:
         return Order(columns, _MOST, {}, 0.0, 0)
     own = [table for table in tables if len(table.names) == columns]
-    tau = old.tau if old else _weight(place, total, own, base)
+    tau = old.tau if old else weight(place, total, own, base)
     dual = _Dual(place, total, tables, base, tau)
     start = dual.joined({})
     if old is None and columns == 1:  # columns are independent: of a table each that is the fit
         best = {table.names: table for table in sorted(tables, key=lambda t: -t.variance)}
         start = dual.joined(_alone(place, total, [*best.values()], base, tau))
+    elif old is None:  # a descent from far off may lose its way where most cells are empty
+        known = dual.split(start)
+        climbed(place, total, known, base, tau, len(tables))
+        start = dual.joined(known)
     if old is not None:
         fresh = [table for table in tables if table not in old.potentials]
         # margins of tables that came since took the place of those that guided before
         kept = {t: old.potentials[t] for t in tables if t in old.potentials}
         base = place.added(base, kept)
         start = dual.joined({**kept, **_alone(place, total, fresh, base, tau)})
-    gap = GAP * sum(map(_cells, tables)) / tau
+    gap = GAP * sum(map(cells, tables)) / tau
     point, taken = least(dual, start, first=1 / len(tables), gap=gap, steps=steps)
     return Order(columns, tau, dual.split(point.x), tau * point.gap, taken)
 
@@ -222,38 +216,13 @@ def _order(
 def _alone(
     place: Layout, total: float, tables: Sequence[NoisyTable], base: list[Floats], tau: float
 ) -> dict[NoisyTable, Floats]:
-    """theta of each table if it were the only one beside `base`, of total mass 1.
-
-    n m exp(theta - a) + tau v theta = y, where a is such that these rows sum to n: for u = log of
-    the rows over tau v that is exp(u) + u = c, and both that and the sum, which falls in a, are
-    convex: so Newton's steps find them from the right, and from the left.
-    """
+    """theta of each table if it were the only one beside `base`, of total mass 1."""
     chances, _ = place.summed(base, tables)
-    found = {}
-    for table, each in zip(tables, chances, strict=True):
-        guess = total * each + _TINY
-        target = table.values + guess - centred(guess) if table.centred else table.values
-        pull = tau * table.variance
-        known = target / pull + np.log(guess / pull)
-        shift = float(known.max()) - total / pull - math.log(total / pull)  # one cell has all rows
-        for _ in range(_SHIFTS):
-            c = known - shift
-            u = np.where(c > 1.0, np.log(np.maximum(c, 1.0)), c)
-            for _ in range(_NEWTON):
-                u = u - (np.exp(u) + u - c) / (np.exp(u) + 1.0)
-            w = np.exp(u)
-            over = pull * float(w.sum()) - total
-            if abs(over) <= _EVEN * total:
-                break
-            shift += over / (pull * float((w / (w + 1.0)).sum()))
-        theta = target / pull - w
-        found[table] = centred(theta) if table.centred else theta
-        if table.seen is not None:
-            found[table] = found[table] * table.seen
-    return found
+    listed = zip(tables, chances, strict=True)
+    return {table: alone(total, table, each, tau) for table, each in listed}
 
 
-def _weight(place: Layout, total: float, tables: Sequence[NoisyTable], base: list[Floats]) -> float:
+def weight(place: Layout, total: float, tables: Sequence[NoisyTable], base: list[Floats]) -> float:
     """tau of an order, by the misfits of its tables beside the guess."""
     guesses, _ = place.summed(base, tables)
     squares, noise, means = [], [], []
@@ -265,7 +234,7 @@ def _weight(place: Layout, total: float, tables: Sequence[NoisyTable], base: lis
         means.append((part * guess)[seen].reshape(-1))
         noise.append(np.full(means[-1].size, table.spread))
     square, mean, own = (np.concatenate(some) for some in (squares, means, noise))
-    low, high = _LEAST, _MOST
+    low, high = min(max(_LEAST, 1 / total), _MOST), _MOST
     for _ in range(_BISECTIONS):
         middle = math.sqrt(low * high)
         if float((square / (own + mean / middle)).sum()) > len(square):
@@ -331,10 +300,3 @@ class _Dual:
         gap = float((gradient**2 / self.variances).sum()) / 2 / self.tau
         diagonal = 1 / (rows + self.tau * self.variances)
         return Point(theta, value, gradient, lambda v: self.measured(diagonal * v), gap)
-
-
-def centred(table: Floats) -> Floats:
-    """A table without its margins: the mean along each axis is taken off."""
-    for axis in range(table.ndim):
-        table = table - table.mean(axis=axis, keepdims=True)
-    return table

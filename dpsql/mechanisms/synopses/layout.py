@@ -71,9 +71,20 @@ class Layout:
         down = [lower.down(belief) for lower, belief in zip(steps, beliefs, strict=True)]
         return [self._gathered(t, down[self.homes[t]][t.names]) for t in tables], mass
 
-    def state(self, total: float, potentials: Mapping[NoisyTable, Floats]) -> Factored:
-        """The distribution with these potentials, each a factor."""
+    def state(
+        self,
+        total: float,
+        potentials: Mapping[NoisyTable, Floats],
+        base: Factored | None = None,
+    ) -> Factored:
+        """The distribution with these potentials, each a factor; and those of `base`, whose atoms
+        tables of this layout told apart."""
         factors = self._empty
+        if base is not None:
+            first = {n: np.unique(of, return_index=True)[1] for n, of in self.atoms.items()}
+            for names, told in base.factors.items():
+                spread = np.ix_(*(base.atoms[name][first[name]] for name in names))
+                factors[names] = told[spread] + factors.get(names, 0.0)
         for table, theta in potentials.items():
             factors[table.names] = factors[table.names] + self._spread(table, theta)
         return Factored(self.domain, total, self.atoms, factors, self.most)

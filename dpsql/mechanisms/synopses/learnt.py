@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.kept.chosen import Chosen
-from dpsql.accounting.kept.pack import pack, unpack
 from dpsql.accounting.kept.stored import Stored
 from dpsql.domain import Domain
 from dpsql.mechanisms.synopses.entropy import fitted, tractable
 from dpsql.mechanisms.synopses.factors import Factored, of_dense
 from dpsql.mechanisms.synopses.noisy import NoisyTable, residuals, total
 from dpsql.query.canon import Family
-
-VERSION = 1
 
 
 def tables(domain: Domain, stored: Stored) -> list[NoisyTable]:
@@ -83,9 +79,14 @@ def learnt(domain: Domain, releases: Sequence[Stored]) -> Factored:
         if stored.chosen is not None:  # a small database is a distribution already
             return chosen(domain, stored.chosen)
     listed = [table for stored in releases for table in tables(domain, stored)]
-    kept, _ = tractable(domain, [table for table in listed if table.names])
+    kept = tractable_of(domain, listed)
     found = fitted(domain, total(listed), kept)
     return found.state if found.ended else dataclasses.replace(found.state, away=found.away)
+
+
+def tractable_of(domain: Domain, listed: Sequence[NoisyTable]) -> list[NoisyTable]:
+    """Those of some tables that are fitted."""
+    return tractable(domain, [table for table in listed if table.names])[0]
 
 
 def chosen(domain: Domain, found: Chosen) -> Factored:
@@ -94,34 +95,3 @@ def chosen(domain: Domain, found: Chosen) -> Factored:
     cells = domain.index(codes, len(found.codes))
     rows = np.bincount(cells, minlength=domain.cells).astype(np.float64)
     return of_dense(domain, (rows * max(found.total, 0) / rows.sum()).reshape(domain.sizes))
-
-
-def to_bytes(state: Factored, charges: Sequence[int]) -> bytes:
-    """A distribution as a ledger keeps it, and the charges whose releases it is fitted to."""
-    numbers = np.array([state.total], np.float64).view(np.int64)
-    factors: list[Any] = [
-        [list(names), table.astype(np.float64).view(np.int64)]
-        for names, table in state.factors.items()
-    ]
-    atoms: dict[str, Any] = dict(state.atoms)
-    return pack(
-        {"version": VERSION, "charges": list(charges), "total": numbers, "atoms": atoms,
-         "factors": factors, "away": np.array([state.away], np.float64).view(np.int64)}
-    )  # fmt: skip
-
-
-def from_bytes(domain: Domain, data: bytes, charges: Sequence[int]) -> Factored:
-    """What `to_bytes` wrote. Raises ValueError for anything else, and for other charges."""
-    found = unpack(data)
-    try:
-        if found["version"] != VERSION or found["charges"] != list(charges):
-            raise ValueError("another fit")
-        atoms = {name: found["atoms"][name] for name in domain.names if name in found["atoms"]}
-        factors = {tuple(names): told.view(np.float64) for names, told in found["factors"]}
-        if any(len(of) != domain.size(name) for name, of in atoms.items()):
-            raise ValueError("another domain")
-        away = float(found["away"].view(np.float64)[0]) if "away" in found else 0.0
-        rows = float(found["total"].view(np.float64)[0])
-        return Factored(domain, rows, atoms, factors, away=away)
-    except (KeyError, TypeError, AttributeError, IndexError):
-        raise ValueError("no fit") from None

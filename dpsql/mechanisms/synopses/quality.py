@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.synopses.entropy import centred
+from dpsql.mechanisms.synopses.ascent import centred
 from dpsql.mechanisms.synopses.junction import Floats, Names
 from dpsql.mechanisms.synopses.noisy import NoisyTable
 

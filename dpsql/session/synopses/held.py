@@ -15,8 +15,8 @@ from dpsql.mechanisms.intervals.uncertain import Floats
 from dpsql.mechanisms.reuse.archive import Archive
 from dpsql.mechanisms.synopses.expectation import answers
 from dpsql.mechanisms.synopses.factors import Factored
+from dpsql.mechanisms.synopses.growth import Growth, from_bytes, grown, rooted, to_bytes
 from dpsql.mechanisms.synopses.junction import Entangled
-from dpsql.mechanisms.synopses.learnt import from_bytes, learnt, to_bytes
 from dpsql.mechanisms.synopses.steps import stepped
 from dpsql.mechanisms.synopses.training import Training
 from dpsql.mechanisms.synopses.verifier import count_unit, verifier
@@ -104,11 +104,10 @@ def fit(session: Session, dataset: Dataset, archive: Archive, synopsis: Synopsis
     seqs = archive.held(synopsis.charges)
     name = (archive.name, synopsis.name, seqs)
     if name not in fits:
-        before = fits.get((archive.name, synopsis.name, seqs[:-1]))
-        fits[name] = _fit(session, dataset, archive, synopsis, seqs, before)
+        fits[name] = _fit(session, dataset, archive, synopsis, seqs)
         while len(fits) > _FITS:
             fits.pop(next(iter(fits)))
-    return fits[name]
+    return fits[name].state
 
 
 def guesses(
@@ -167,31 +166,35 @@ def _fit(
     archive: Archive,
     synopsis: Synopsis,
     seqs: tuple[int, ...],
-    before: Factored | None,
-) -> Factored:
-    """The fit to some charges; `before` is that to all of them but the last, if it is known."""
+) -> Growth:
+    """The fit to some charges: the same whether it was kept, goes on from one that is known, or is
+    made anew."""
     if not seqs:
         raise UsageError(
             f"what was measured for synopsis {synopsis.name} is lost: drop it, and make another"
         )
     domain = session._grid(dataset).domain(synopsis.columns)
+    listed = [archive.stored(seq) for seq in seqs]
+    releases = [release for release in listed if release is not None]
     kept = session.ledger.synopses.fit(synopsis)
     if kept is not None:
         with contextlib.suppress(ValueError):  # damaged, or of other charges: fitted again
-            return from_bytes(domain, kept, seqs)
-    listed = [archive.stored(seq) for seq in seqs]
-    releases = [release for release in listed if release is not None]
+            return from_bytes(domain, kept, seqs, releases)
+    found, known = None, len(seqs) if synopsis.step != "projection" else 0  # replays all
+    while found is None and known > 1:
+        known -= 1
+        found = session._learned.fits.get((archive.name, synopsis.name, seqs[:known]))
+    if found is None:
+        found, known = rooted(domain, releases[0]), 1
+    later = [release for release in listed[known:] if release is not None]
     if synopsis.step == TABLES:
-        found = learnt(domain, releases)
+        for stored in later:
+            found = grown(found, stored)
     else:
         rho = max(synopsis.rho // 2, 1)
         gate = verifier(count_unit(dataset), rho, synopsis.gate, synopsis.threshold)
-        last = listed[-1]
-        if before is not None and last is not None and synopsis.step != "projection":
-            state, rest = before, [last]  # which has no say in the steps before it
-        else:
-            state, rest = learnt(domain, releases[:1]), releases[1:]
-        found = stepped(domain, state, rest, synopsis.step, gate.threshold)
+        state = stepped(domain, found.state, later, synopsis.step, gate.threshold)
+        found = Growth(state, state)
     if seqs == synopsis.charges:
         with contextlib.suppress(LedgerError):  # it can be fitted again
             session.ledger.synopses.keep_fit(synopsis, to_bytes(found, seqs))

@@ -19,7 +19,7 @@ from dpsql.session.asked import named
 if TYPE_CHECKING:
     from dpsql.accounting.events import GateNoise
     from dpsql.curator.gate import Gate
-    from dpsql.mechanisms.synopses.factors import Factored
+    from dpsql.mechanisms.synopses.growth import Growth
     from dpsql.mechanisms.synopses.training import Training
     from dpsql.mechanisms.synopses.verifier import Verifier
     from dpsql.session.scripts.script import Script
@@ -44,7 +44,7 @@ class Learned:
     miss. One thread at a time asks gates, for each of them closes when a guess is far off.
     """
 
-    fits: dict[object, Factored] = field(default_factory=dict)
+    fits: dict[object, Growth] = field(default_factory=dict)
     trained: dict[object, Training] = field(default_factory=dict)
     gates: dict[tuple[str, str], Opened] = field(default_factory=dict)
     records: dict[tuple[str, str, bool], Record] = field(default_factory=dict)

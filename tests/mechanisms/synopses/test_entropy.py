@@ -12,7 +12,8 @@ from scipy.optimize import minimize
 
 from dpsql.domain import Domain
 from dpsql.mechanisms.synopses import entropy
-from dpsql.mechanisms.synopses.entropy import centred, fitted, guides, tractable
+from dpsql.mechanisms.synopses.ascent import centred
+from dpsql.mechanisms.synopses.entropy import fitted, guides, tractable
 from dpsql.mechanisms.synopses.junction import Entangled
 from dpsql.mechanisms.synopses.noisy import NoisyTable, linear, single, total, whole
 
@@ -262,3 +263,19 @@ def test_a_fit_goes_on_from_its_own_tables_alone():
     before = fitted(DOMAIN, 100.0, [one])
     with pytest.raises(ValueError, match="first of its tables"):
         fitted(DOMAIN, 100.0, [two], before=before)
+
+
+@pytest.mark.parametrize("seed", [8, 113, 123, 182, 232, 292])
+def test_columns_that_follow_from_each_other_are_fitted(seed):
+    """Most cells are empty: the descent ended up to 1,800 standard errors away, by these seeds."""
+    draw, domain = np.random.default_rng(seed), Domain(tuple("abcde"), (2, 4, 10, 12, 3))
+    codes = [np.array([0, 1]), np.array([1, 3]), *[np.array([0, 1])] * 3]
+    tables = []
+    for axes, variance in [*(((at,), 16.7) for at in range(5)), ((0, 1), 7.0)]:
+        values = np.zeros([domain.sizes[at] for at in axes])
+        np.add.at(values, tuple(codes[at] for at in axes), 10_000)
+        values += np.rint(math.sqrt(variance) * draw.normal(size=values.shape))
+        names = tuple(domain.names[at] for at in axes)
+        tables.append(whole(domain, names, values, variance))
+    fit = fitted(domain, total(tables), tables)
+    assert fit.away < 0.5 and fit.orders[-1].tau >= 1 / total(tables)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dpsql.domain import Domain
-from dpsql.mechanisms.synopses.entropy import centred, fitted
+from dpsql.mechanisms.synopses.ascent import centred
+from dpsql.mechanisms.synopses.entropy import fitted
 from dpsql.mechanisms.synopses.factors import Factored, of_dense
 from dpsql.mechanisms.synopses.noisy import NoisyTable, whole
 from dpsql.mechanisms.synopses.quality import quality

@@ -3,6 +3,7 @@ and paid where they do not."""
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import dpsql
 from dpsql.errors import Refused, UsageError
 from dpsql.session import Session
+from dpsql.session.asked import named
 from tests.session.conftest import SCHEMA
 
 COLUMNS = ["sex", "region", "age", "smoker"]
@@ -58,11 +60,21 @@ def session(town: Any, path: Path) -> Iterator[Session]:
 
 def made(session: Session, **given: Any) -> Any:
     given = {"rho": 1.0, "updates": 4, "training": "train", **given}
-    return session.synopses.create("held", COLUMNS, dataset="town", method="holdout", **given)
+    return session.synopses.create("held", COLUMNS, method="holdout", **given)
 
 
 def spent(session: Session) -> int:
     return session.ledger.balance(session.user, "town").spent_rho
+
+
+def test_the_private_dataset_is_meant_and_of_two_one_is_named(session: Session) -> None:
+    assert session.synopses.listed() == session.synopses.listed("town")
+    assert session.budget() == session.budget("town")
+    both = dict(session.datasets)
+    assert named(both, None).name == "town"
+    both["train"] = dataclasses.replace(both["train"], public=False)
+    with pytest.raises(UsageError, match=r"--dataset, or dataset=\): one of town, train"):
+        named(both, None)
 
 
 def test_it_costs_the_number_of_rows_as_was_foretold(session: Session) -> None:
@@ -172,7 +184,7 @@ def test_an_analyst_who_fits_the_training_rows_is_not_fooled(town: Any) -> None:
         path, schema=schemas(path), user="alice", ledger=town.ledger, settings={"reuse": True}
     ) as session:
         made(session)
-        answer = session.answer(sql, **ASKED)
+        answer = session.answer(sql, confidence=1 - 1e-7, **ASKED)
         assert answer.low[0][0] <= true <= answer.high[0][0]  # type: ignore[operator]
         assert abs(answer.rows[0][0] - true) < 60
 

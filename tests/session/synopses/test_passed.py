@@ -43,6 +43,32 @@ def test_guesses_that_passed_are_foretold_as_they_are_said_again(uneven: Session
     assert "no updates left" in fresh.notes[0] and fresh.charged.rho > 0
 
 
+def test_auto_says_what_passed_where_it_is_as_near_as_what_would_be_bought(
+    town: Any, uneven: Session
+) -> None:
+    uneven.synopses.create("main", COLUMNS, rho=1.0, method="pmw", ways=1, updates=1)
+    sql = "SELECT COUNT(*) AS n FROM town WHERE region = 'N' AND smoker"
+    unasked = uneven.explain(sql, rho=1e-5)
+    assert unasked.backend == "gaussian"  # no gate is bought for it
+    first, paid = uneven.answer(sql, backend="synopsis"), spent(uneven)
+    wide: tuple[dict[str, Any], ...] = ({"rho": 1e-5}, {"accuracy": 5_000})
+    for given in wide:
+        plan, told = uneven.explain(sql, **given), uneven.answer(sql, **given)
+        assert plan.backend == told.backend == "synopsis"
+        assert plan.charged == told.charged and told.charged.rho == 0
+        assert (told.rows, told.low, told.high) == (first.rows, first.low, first.high)
+        assert plan.stderr == told.stderr and any("passed a gate" in n for n in plan.notes)
+    assert spent(uneven) == paid
+    for given in ({"reuse": False, **wide[0]}, {"postprocess": "projection", **wide[0]}):
+        assert uneven.explain(sql, **given).backend == "gaussian"
+    with opened(town, uneven.database) as other:  # which has seen nothing pass
+        assert other.explain(sql, **wide[0]).backend == "gaussian"
+    for given in ({"rho": 1.0}, {"accuracy": 3}):
+        assert uneven.explain(sql, **given).backend == "gaussian"
+    assert uneven.answer(sql, rho=1.0).backend == "gaussian"
+    assert uneven.answer(sql, **wide[0]).backend == "reuse"  # what was bought is nearer
+
+
 @pytest.mark.parametrize(
     "sql",
     [

@@ -372,8 +372,8 @@ def test_the_distribution_is_kept_and_fitted_again_where_it_is_lost(
     session.synopses.create("main", COLUMNS, rho=0.1)
     said = session.answer(TOLD, backend="synopsis").rows
     fits = []
-    learnt = held.learnt
-    monkeypatch.setattr(held, "learnt", lambda *given: fits.append(1) or learnt(*given))
+    rooted = held.rooted
+    monkeypatch.setattr(held, "rooted", lambda *given: fits.append(1) or rooted(*given))
     with opened(town, session.database) as other:
         assert other.answer(TOLD, backend="synopsis").rows == said and not fits
     (synopsis,) = session.synopses.listed()

@@ -1,0 +1,150 @@
+"""A distribution that goes on learning: each table more is a step, and others are replayed.
+
+What is minimised is as in `entropy`, over all tables, with the fit to the first release as `base`:
+
+    sum_i |y_i - n m_i(p)|^2 / (2 v_i) + tau n KL(p | base).
+
+The dual is climbed by one table at a time, each to the best potential that it can have beside the
+others' (information projection): first the new one, then those that are furthest off, for as many
+steps as the cells of the junction tree allow. So an update takes what a few sums over the tree
+take, however many tables there are, and a state is a function of its releases and their order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from dpsql.accounting.kept.pack import pack, unpack
+from dpsql.accounting.kept.stored import Stored
+from dpsql.domain import Domain
+from dpsql.mechanisms.synopses.ascent import cells, climbed
+from dpsql.mechanisms.synopses.entropy import weight
+from dpsql.mechanisms.synopses.factors import Factored
+from dpsql.mechanisms.synopses.junction import Entangled, Floats
+from dpsql.mechanisms.synopses.layout import layout
+from dpsql.mechanisms.synopses.learnt import learnt, tables, tractable_of
+from dpsql.mechanisms.synopses.noisy import NoisyTable, total
+from dpsql.mechanisms.threads import one_thread
+
+VERSION = 2
+CELLS = 1 << 17  # of a junction tree that grows, unless the first was larger
+WORK = 1 << 19  # cells that are gone through for an update
+STEPS = 8
+FAR = 1.0  # standard errors from the best fit that are told of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Growth:
+    """A fit to some releases: `base` to the first, and a potential of each table since.
+
+    `every` has all tables, also those that have no say in the fit; `tau` is the weight of the
+    base, 0 while nothing was learnt.
+    """
+
+    base: Factored
+    state: Factored
+    every: tuple[NoisyTable, ...] = ()
+    potentials: Mapping[NoisyTable, Floats] = field(default_factory=dict)
+    tau: float = 0.0
+
+
+def rooted(domain: Domain, first: Stored) -> Growth:
+    """The fit to a first release."""
+    base = learnt(domain, [first])
+    every = tuple(tables(domain, first))
+    kept = tractable_of(domain, every)
+    return Growth(base, base, every, {table: np.zeros(table.values.shape) for table in kept})
+
+
+def grown(before: Growth, stored: Stored) -> Growth:
+    """The fit to one release more.
+
+    Tables that would entangle too many columns are left out: they answer by themselves.
+    """
+    domain = before.base.domain
+    fresh = tables(domain, stored)
+    every = (*before.every, *fresh)
+    known, place = dict(before.potentials), None
+    for table in fresh:
+        if table.names:
+            try:
+                place = layout(domain, [*known, table], _most(before.base))
+            except Entangled:
+                continue
+            known[table] = np.zeros(table.values.shape)
+    if place is None:
+        return replace(before, every=every)
+    rows = total(every)
+    state = place.state(rows, known, before.base)
+    if not rows > 0:
+        return replace(before, state=state, every=every, potentials=known)
+    new = [table for table in known if table not in before.potentials]
+    tau = before.tau
+    with one_thread():
+        logs = state.logs
+        tau = tau or weight(place, rows, new, logs)
+        steps = max(min(STEPS, WORK // sum(each.size for each in logs)), len(new))
+        gap = climbed(place, rows, known, logs, tau, steps, new)
+    away = math.sqrt(2 * gap / sum(map(cells, known)))
+    made = replace(place.state(rows, known, before.base), away=away if away > FAR else 0.0)
+    return Growth(before.base, made, every, known, tau)
+
+
+def to_bytes(found: Growth, charges: Sequence[int]) -> bytes:
+    """A fit as a ledger keeps it, and the charges whose releases it is fitted to."""
+    base, state = found.base, found.state
+    factors: list[Any] = [[list(names), _bits(told)] for names, told in base.factors.items()]
+    atoms: dict[str, Any] = dict(base.atoms)
+    place = {table: at for at, table in enumerate(found.every)}
+    learnt: list[Any] = [[place[table], _bits(own)] for table, own in found.potentials.items()]
+    numbers = _bits(np.array([base.total, base.away, state.total, state.away, found.tau]))
+    return pack(
+        {"version": VERSION, "charges": list(charges), "numbers": numbers, "atoms": atoms,
+         "factors": factors, "learnt": learnt}
+    )  # fmt: skip
+
+
+def from_bytes(
+    domain: Domain, data: bytes, charges: Sequence[int], releases: Sequence[Stored]
+) -> Growth:
+    """What `to_bytes` wrote. Raises ValueError for anything else, and for other charges."""
+    found = unpack(data)
+    try:
+        if found["version"] != VERSION or found["charges"] != list(charges):
+            raise ValueError("another fit")
+        atoms = {name: found["atoms"][name] for name in domain.names if name in found["atoms"]}
+        factors = {tuple(names): told.view(np.float64) for names, told in found["factors"]}
+        if any(len(of) != domain.size(name) for name, of in atoms.items()):
+            raise ValueError("another domain")
+        total, away, rows, now, tau = found["numbers"].view(np.float64).tolist()
+        base = Factored(domain, total, atoms, factors, away=away)
+        if not found["learnt"]:
+            return Growth(base, base)
+        every = tuple(table for stored in releases for table in tables(domain, stored))
+        known = {every[at]: told.view(np.float64) for at, told in found["learnt"]}
+        if any(table.values.shape != told.shape for table, told in known.items()):
+            raise ValueError("other releases")
+        if not tau and rows > 0:  # nothing was learnt since
+            return Growth(base, base, every, known)
+        place = layout(domain, list(known), _most(base))
+        state = replace(place.state(rows, known, base), away=now)
+        return Growth(base, state, every, known, tau)
+    except (KeyError, TypeError, AttributeError, IndexError):
+        raise ValueError("no fit") from None
+
+
+def _bits(told: Floats) -> Any:
+    return told.astype(np.float64).view(np.int64)
+
+
+def _most(base: Factored) -> int:
+    return max(CELLS, _cells(base))
+
+
+def _cells(state: Factored) -> int:
+    return sum(math.prod(state.tree.shape(names)) for names in state.tree.cliques)
