@@ -156,8 +156,8 @@ class Workload:
 
         It is the adjoint of `matvec`: the sum of counts x W'y is the sum of answers x y.
         """
-        kind: Any = np.float64
-        if all(own.dtype.kind in "iuO" for own in values):
+        kind: Any = np.result_type(np.int64, *(own.dtype for own in values))
+        if kind.kind in "iO":
             heaviest = max((w.largest for block in self.blocks for w in block.weights), default=0)
             reach = heaviest * sum(own.size * int(np.abs(own).max(initial=0)) for own in values)
             kind = object if reach >= 1 << 62 else np.int64
