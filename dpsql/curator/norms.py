@@ -76,7 +76,10 @@ def _visited(families: Sequence[Family], domain: Domain) -> Moved | None:
     names = [name for name in domain.names if name in mentioned_]
     tables = [table for f in families for table in f.tables]
     representatives = _representatives(domain.project(names), tables)
-    cells, each = combinations(representatives), sum(len(f.weights) + len(f.tests) for f in families)
+    cells, each = (
+        combinations(representatives),
+        sum(len(f.weights) + len(f.tests) for f in families),
+    )
     if cells > _VISITED and not _alone(names, cells):
         return None
     if cells * each > (_LONE if len(names) == 1 else _WORK):
