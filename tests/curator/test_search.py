@@ -229,15 +229,10 @@ def test_many_weights_of_many_values_are_looked_at_some_at_a_time(visited, monke
     if not visited:
         monkeypatch.setattr(norms, "_WORK", 0)
         monkeypatch.setattr(norms, "_LONE", 0, raising=False)
-    running = [
-        Weight(
-            (Term(Leaf(alone, np.where(np.arange(size) <= last, TRUE, FALSE).astype(np.uint8))),)
-        )
-        for last in range(size)
-    ]
-    blocks = tuple(
-        Block(ALWAYS, tuple(running[at : at + 50]), (TOTAL,)) for at in range(0, size, 50)
-    )
+    truths = [(np.arange(size) <= last).astype(np.uint8) * TRUE for last in range(size)]
+    running = [Weight((Term(Leaf(alone, truth)),)) for truth in truths]
+    fifty = [tuple(running[at : at + 50]) for at in range(0, size, 50)]
+    blocks = tuple(Block(ALWAYS, weights, (TOTAL,)) for weights in fifty)
     tracemalloc.start()
     found = sensitivity(Workload(alone, blocks), Neighbours.ADD_REMOVE, 1)
     held = tracemalloc.get_traced_memory()[1]
