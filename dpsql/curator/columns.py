@@ -14,7 +14,7 @@ from dpsql.query.predicate import TRUE, Codes, Predicate, mentioned, truth
 
 Ints: TypeAlias = NDArray[np.int64]
 
-_SLICE = 1 << 17  # cells of a slice, about
+SLICE = 1 << 17  # cells of a slice, about
 _SAFE = 1 << 62  # sums below it are computed in 64 bits
 
 
@@ -97,7 +97,7 @@ def weight_names(weight: Weight) -> set[str]:
 
 
 def slices(
-    representatives: Mapping[str, NDArray[np.int64]], cells: int = _SLICE
+    representatives: Mapping[str, NDArray[np.int64]], cells: int = SLICE
 ) -> Iterator[tuple[dict[str, NDArray[np.int64]], int]]:
     """The combinations of representatives, about `cells` at a time: their codes, and how many."""
     if not representatives:

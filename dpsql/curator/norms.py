@@ -15,13 +15,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.curator.columns import Family, Moved, most, slices, weight_names
+from dpsql.curator.columns import SLICE, Family, Moved, most, slices, weight_names
 from dpsql.domain import Domain
 from dpsql.query.linear import Block, TableOf, Weight, Workload, atoms, combinations
 from dpsql.query.predicate import TRUE, And, Leaf, Predicate, mentioned
 
 _VISITED = 1 << 22  # atoms that are visited one by one
 _WORK = 1 << 25  # atoms times weights and tests
+_LONE = 1 << 27  # and of a single column, where a search visits all atoms as well
+_HELD = 1 << 23  # sizes of weights that are held at a time
 _PLAIN = 1 << 24  # values of a single column that are visited as they are
 
 
@@ -77,12 +79,16 @@ def _visited(families: Sequence[Family], domain: Domain) -> Moved | None:
     names = [name for name in domain.names if name in mentioned_]
     tables = [table for f in families for table in f.tables]
     representatives = _representatives(domain.project(names), tables)
-    cells = combinations(representatives)
+    cells, each = (
+        combinations(representatives),
+        sum(len(f.weights) + len(f.tests) for f in families),
+    )
     if cells > _VISITED and not _alone(names, cells):
         return None
-    if cells * sum(len(f.weights) + len(f.tests) for f in families) > _WORK:
+    if cells * each > (_LONE if len(names) == 1 else _WORK):
         return None
-    found = [most(families, codes, count) for codes, count in slices(representatives)]
+    listed = slices(representatives, max(1, min(SLICE, _HELD // max(each, 1))))
+    found = [most(families, codes, count) for codes, count in listed]
     return Moved(
         max(some.squared for some in found),
         max(some.absolute for some in found),

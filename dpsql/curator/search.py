@@ -23,6 +23,7 @@ from dpsql.query.predicate import FALSE, TRUE, And, Is, Leaf, Not, Or, Predicate
 
 _SAFE = 1 << 62  # sums below it are computed in 64 bits
 _SLICE = 1 << 15  # choices whose bounds are computed at a time
+_HELD = 1 << 23  # and what is looked at of them: fewer choices of more weights and tests
 _BEAM = 64  # choices that are followed to find a good column first
 _FOLLOWED = 1 << 15  # of them times the atoms of the next column; one choice is always followed
 _WORK = 1 << 27  # choices times weights and tests, over the whole search: about a second
@@ -109,14 +110,14 @@ class _Tree:
         root: NDArray[np.int64] = np.zeros((1, 0), np.int64)
         highest = int(self._bounds(root, objective)[0])
         found = self._followed(root, objective)
-        work = _WORK // max(1, sum(len(f.weights) + len(f.tests) for f in self.families))
+        work = _WORK // self._each
         open_ = root
         for codes in self.codes:
             work -= len(open_) * len(codes)
             if work < 0:
                 return highest, False
             kept, highest = [], found
-            for choices in _branches(open_, len(codes)):
+            for choices in self._branches(open_, len(codes)):
                 bounds = self._bounds(choices, objective)
                 better = bounds > found
                 kept.append(choices[better])
@@ -131,7 +132,8 @@ class _Tree:
         open_, bounds = root, self._bounds(root, objective)
         for codes in self.codes:
             kept, values = [], []
-            for choices in _branches(open_[: max(1, _FOLLOWED // len(codes))], len(codes)):
+            some = open_[: max(1, _FOLLOWED // len(codes))]
+            for choices in self._branches(some, len(codes)):
                 bounds = self._bounds(choices, objective)
                 best = np.argsort(-bounds, kind="stable")[:_BEAM]
                 kept.append(choices[best])
@@ -152,6 +154,22 @@ class _Tree:
             for weight in family.weights:
                 objective(found, reach.size(weight) * open_, family.times)
         return found
+
+    @property
+    def _each(self) -> int:
+        """What is looked at of a choice: weights and tests."""
+        return max(1, sum(len(f.weights) + len(f.tests) for f in self.families))
+
+    def _branches(self, choices: NDArray[np.int64], count: int) -> Iterator[NDArray[np.int64]]:
+        """Each choice with every value of the next column, some at a time."""
+        most = max(1, min(_SLICE, _HELD // self._each))
+        each, some = max(1, most // count), min(count, most)
+        for start in range(0, len(choices), each):
+            part = choices[start : start + each]
+            for low in range(0, count, some):
+                following = np.arange(low, min(low + some, count), dtype=np.int64)
+                kept = np.repeat(part, len(following), axis=0)
+                yield np.concatenate([kept, np.tile(following, len(part))[:, None]], axis=1)
 
 
 class _Reach:
@@ -240,14 +258,3 @@ class _Reach:
 def _combined(by: np.ufunc, truths: Sequence[Truth]) -> Truth:
     found: Truth = by.reduce(truths)
     return found
-
-
-def _branches(choices: NDArray[np.int64], count: int) -> Iterator[NDArray[np.int64]]:
-    """Each choice with every value of the next column, some at a time."""
-    each, some = max(1, _SLICE // count), min(count, _SLICE)
-    for start in range(0, len(choices), each):
-        part = choices[start : start + each]
-        for low in range(0, count, some):
-            following = np.arange(low, min(low + some, count), dtype=np.int64)
-            kept = np.repeat(part, len(following), axis=0)
-            yield np.concatenate([kept, np.tile(following, len(part))[:, None]], axis=1)

@@ -15,7 +15,7 @@ import math
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,30 @@ Ints: TypeAlias = NDArray[np.int64]
 
 _WORD = np.dtype("<i8")
 MOST_CELLS = 1 << 20  # combinations of classes that are looked at
+_LONG = 1 << 10  # codes of a column whose classes are kept in as few bytes as hold them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Narrow(Mapping[str, Ints]):
+    """Classes of columns: 10,000 running counts of as many values would hold 800 MB at 64 bits."""
+
+    kept: Mapping[str, NDArray[np.integer[Any]]]
+
+    def __getitem__(self, name: str) -> Ints:
+        return self.kept[name].astype(np.int64)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.kept)
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+
+def _narrow(classes: Mapping[str, Ints], shape: Sequence[int]) -> Mapping[str, Ints]:
+    if all(len(merged) < _LONG for merged in classes.values()):
+        return classes
+    listed = zip(classes.items(), shape, strict=True)
+    return _Narrow({n: merged.astype(np.min_scalar_type(size)) for (n, merged), size in listed})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +90,7 @@ class Family:
         """The family of these parts, which are canonical."""
         key = _key(classes, groups, weights, len(origin))
         shape = tuple([int(merged.max()) + 1 for merged in classes.values()])
-        return cls(classes, groups, weights, factor, origin, key, shape)
+        return cls(_narrow(classes, shape), groups, weights, factor, origin, key, shape)
 
     @property
     def met(self) -> int:

@@ -217,3 +217,25 @@ def test_counts_joined_by_union_all_move_like_those_of_one_select(listed, monkey
     found = sensitivity(Workload(WIDE, blocks), Neighbours.ADD_REMOVE, 3)
     assert Fraction(found.squared, 9) == met(WIDE, listed)
     assert found.exact
+
+
+@pytest.mark.parametrize("visited", [True, False], ids=["visited", "searched"])
+def test_many_weights_of_many_values_are_looked_at_some_at_a_time(visited, monkeypatch):
+    """1,500 running counts of as many values; 10,000 of them took gigabytes."""
+    size = 1_500
+    alone = Domain(("v",), (size,))
+    monkeypatch.setattr(norms, "_HELD", 1 << 18, raising=False)
+    monkeypatch.setattr(search, "_HELD", 1 << 18, raising=False)
+    if not visited:
+        monkeypatch.setattr(norms, "_WORK", 0)
+        monkeypatch.setattr(norms, "_LONE", 0, raising=False)
+    truths = [(np.arange(size) <= last).astype(np.uint8) * TRUE for last in range(size)]
+    running = [Weight((Term(Leaf(alone, truth)),)) for truth in truths]
+    fifty = [tuple(running[at : at + 50]) for at in range(0, size, 50)]
+    blocks = tuple(Block(ALWAYS, weights, (TOTAL,)) for weights in fifty)
+    tracemalloc.start()
+    found = sensitivity(Workload(alone, blocks), Neighbours.ADD_REMOVE, 1)
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.exact and found.squared == found.absolute == size
+    assert held < 20e6, "all sizes at once are 18 MB, and were held several times"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpsql.domain import Domain
 from dpsql.query import canon
 from dpsql.query.canon import families
+from dpsql.query.linear import Block, Grouping, Term, Weight, Workload
+from dpsql.query.predicate import ALWAYS, TRUE, Leaf
 from tests.mechanisms.measured import matrix, workload
 
 SPELLINGS = [
@@ -112,3 +117,22 @@ def test_a_family_has_the_columns_that_matter_and_no_others():
     assert list(family.classes) == ["sex", "smoker"]
     assert family.met == len(family.origin) == 2 and family.factor == 1
     assert sorted(np.unique(family.groups)) == [-1, 0, 1]
+
+
+def test_long_columns_are_kept_in_few_bytes_and_read_as_they_were():
+    """1,000 running counts of 2,000 values: 16 MB at 64 bits."""
+    size = 2_000
+    domain, total = Domain(("v",), (size,)), (Grouping((), np.zeros(1, np.int64)),)
+    truths = [(np.arange(size) <= last).astype(np.uint8) * TRUE for last in range(1_000)]
+    counts = [(Weight((Term(Leaf(domain, truth)),)),) for truth in truths]
+    asked = Workload(domain, tuple(Block(ALWAYS, own, total) for own in counts))
+    tracemalloc.start()
+    found = families(asked)
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held < 6e6
+    for (family,), truth in zip(found, truths, strict=True):
+        assert family is not None and [*family.classes] == ["v"] and len(family.classes) == 1
+        classes = family.classes["v"]
+        assert classes.dtype == np.int64 and family.shape == (2,)
+        np.testing.assert_array_equal(family.weights[classes] == 1, truth == TRUE)

@@ -2,8 +2,8 @@
 
 A query is a function of a cell. Its fingerprint is the mean of that over all cells, where each code
 of each column counts by a fixed number of its own; so columns on which the query does not depend
-make no difference, and neither does its scale, which is taken out. Others have equal fingerprints
-by chance alone: whoever finds one looks at the queries themselves.
+make no difference, and neither do its scale and sign, which are taken out. Others have equal
+fingerprints by chance alone: whoever finds one looks at the queries themselves.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def prints(family: Family) -> Floats:
     largest = np.zeros(family.met)
     np.maximum.at(largest, groups, np.abs(weights))
     found: Floats = np.bincount(groups, weights * cells[inside], family.met) / largest
-    return found
+    return np.abs(found)
 
 
 @functools.lru_cache(256)

@@ -191,6 +191,7 @@ def _draft(cluster: Cluster, wanted: Floats, largest: bool) -> Draft:
         return Draft(cluster, best.matrix, size * best.rmse**2, size * best.lower**2)
     if columns is None:
         squared = sum(float(w.largest) ** 2 for b in cluster.workload.blocks for w in b.weights)
+        squared = squared or 1.0  # weights of 0, whatever rows there are
         plain = np.eye(len(wanted)) / math.sqrt(squared * times)
         return Draft(cluster, plain, size * squared, 0.0)
     found = covariance(columns, None if largest else wanted)

@@ -367,11 +367,13 @@ def _bound(asked: Sequence[Asked], sizes: Mapping[str, int]) -> float:
         most //= len(chosen[name])
     cells = {name: chosen[name] for name in names}
     shape = [len(cells[name]) for name in names]
-    gram = np.zeros((math.prod(shape),) * 2)
-    for start in range(0, len(asked), BOUND):
-        rows_of = [_on_cells(each, cells, shape) for each in asked[start : start + BOUND]]
-        each = np.concatenate(rows_of)
-        gram += each.T @ each
+    gram, held = np.zeros((math.prod(shape),) * 2), list[Floats]()
+    for at, each in enumerate(asked, 1):
+        held.append(_on_cells(each, cells, shape))
+        if sum(map(len, held)) >= BOUND or at == len(asked):  # a family may have as many rows
+            rows = np.concatenate(held)
+            gram += rows.T @ rows
+            held.clear()
     return float(svd_bound(gram, 1.0) ** 2)
 
 

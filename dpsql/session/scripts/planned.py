@@ -201,7 +201,7 @@ def _as_fine(
         choice = rest.choice
         if not (over > 1.0 and isinstance(choice.noise, GaussianNoise)):
             return rest
-        finer = short(choice.noise.variance / Fraction(over))
+        finer = short(choice.noise.variance / Fraction(over * (1.0 + CLOSE)))  # no float near it
         made = chosen(choice.backend, finer, rest.workload, dataset, terms, choice.plan)
         rest = dataclasses.replace(rest, choice=made)
     return None

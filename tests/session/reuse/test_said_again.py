@@ -16,6 +16,7 @@ from dpsql.query.canon import Family, families
 from dpsql.release import Release
 from dpsql.session import Session
 from dpsql.session.reuse.wanted import AGAIN
+from dpsql.session.scripts import planned
 
 KEYS = ("sex", "region", "smoker")
 VALUES: dict[str, tuple[object, ...]] = {
@@ -232,6 +233,8 @@ def test_equal_queries_are_found_and_others_are_not(session: Session) -> None:
     for sql, expected in {
         "SELECT sex, region, SUM(age) FROM town GROUP BY sex, region": 4,
         "SELECT sex, region, SUM(2 * age) FROM town WHERE region < 'S' GROUP BY ALL": 2,
+        "SELECT sex, region, SUM(-3 * age) FROM town GROUP BY ALL": 4,
+        "SELECT region, SUM(CASE WHEN sex = 'male' THEN age ELSE -age END) FROM town GROUP BY 1": 0,
         "SELECT region, SUM(age) FROM town GROUP BY region": 0,
         "SELECT sex, region, COUNT(*) FROM town GROUP BY sex, region": 0,
         "SELECT sex, region, SUM(age + 1) FROM town GROUP BY sex, region": 0,
@@ -244,3 +247,37 @@ def test_equal_queries_are_found_and_others_are_not(session: Session) -> None:
         index = Index()
         index.add(1, [own])
         assert index.find(prints(asked)) == ([(1, 0)] if expected == 4 else []), sql
+
+
+def test_what_is_left_of_a_script_is_finer_than_it_has_to_be_by_more_than_floats_round(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noise that just does would be sold again where the same sum, added otherwise, is larger."""
+    tried = list[tuple[float, float]]()
+    as_fine = planned._as_fine
+
+    def seen(rest: Any, bought: Any, *terms: Any) -> Any:
+        finer = as_fine(rest, bought, *terms)
+        tried.append(
+            tuple(
+                max(one.over(noises) for one, noises in zip(bought, made.noises, strict=True))
+                for made in (rest, finer or rest)
+            )
+        )
+        return finer
+
+    monkeypatch.setattr(planned, "_as_fine", seen)
+    script = [
+        "SELECT sex, COUNT(*) AS n FROM town GROUP BY sex",
+        "SELECT SUM(age) AS s FROM town",
+        "SELECT AVG(age) AS a, COUNT_IF(age < 5) AS n FROM town WHERE smoker",
+    ]
+    session.answer(script[2], rho=0.025)
+    found = session.run(";\n".join(script), rho=0.01, objective="largest")
+    assert [release.reused for release in found] == [False, False, True], "it could not fail"
+    ((first, then),) = tried
+    assert first > 1.0, "it could not fail"
+    assert 1.0 - 1e-5 < then < 1.0 - 1e-8
+    again = session.run(";\n".join(script), rho=0.01, objective="largest")
+    assert all(release.charged is not None and release.charged.rho == 0 for release in again)
+    assert [release.rows for release in again] == [release.rows for release in found]
