@@ -183,7 +183,7 @@ def _free(folder: Path, name: str, sizes: tuple[int, ...]) -> Iterator[Figure]:
     with duckdb.connect(str(database), read_only=True) as connection:
         for _ in range(FREE):
             sql = f"SELECT COUNT(*) FROM people WHERE {_random(sizes, draw)}"
-            plain.append(timed(lambda sql=sql: connection.sql(sql).fetchall())[0])  # type: ignore[misc]
+            plain.append(timed(lambda sql=sql: connection.sql(sql).fetchall())[0])
     what = f"a free answer from new SQL, {name} cells, {learnt} learnt, p50 CPU"
     other = 1e3 * median(plain), "ms, plain DuckDB"
     yield Figure(what, 1e3 * median(spent), "ms", *other, 1 if name == "10^6" else 3)
@@ -243,7 +243,7 @@ def _further(database: Path, domain: Domain, codes: Codes) -> Iterator[Figure]:
             ]
             for row, low, high in zip(release.rows, release.low, release.high, strict=True):
                 truth = true[place[0][row[0]], place[1][row[1]]]
-                missed += not low[2] <= truth <= high[2]  # type: ignore[operator]
+                missed += not low[2] <= truth <= high[2]
             asked += len(release.rows)
         spent = time.process_time() - start
         paid = before - session.budget("adult").left.rho

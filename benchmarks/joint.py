@@ -71,8 +71,8 @@ def shape(name: str, ledger: Ledger) -> Iterator[Figure]:
     spent = ledger.balance("alice", name).spent_rho / RHO
     yield Figure(f"{name}: spent", spent, "prices", COUNT, "prices")
     more = [box(draw, sizes, ranges) for _ in range(300)]
-    rises = [timed(lambda f=f: ledger.rise("alice", name, EVENT, footprint=f)) for f in more]  # type: ignore[misc]
-    paid = [timed(lambda f=f: charge(f)) for f in more]  # type: ignore[misc]
+    rises = [timed(lambda f=f: ledger.rise("alice", name, EVENT, footprint=f)) for f in more]
+    paid = [timed(lambda f=f: charge(f)) for f in more]
     yield Figure(f"{name}: the rise, median CPU", median(rises), "ms", target=5)
     yield Figure(f"{name}: a charge, median CPU", median(paid), "ms", target=5)
     yield Figure(f"{name}: a charge, 95 of 100, CPU", quantiles(paid, n=20)[-1], "ms")

@@ -187,7 +187,7 @@ def _speed(name: str, sizes: tuple[int, ...]) -> Iterator[Figure]:
         updates.append(1e3 * (time.process_time() - start))
         learnt += 1
     queries = [_box(domain, draw).query for _ in range(ASKED)]
-    spent = [timed(lambda query=query: answers(state, query))[1] for query in queries]  # type: ignore[misc]
+    spent = [timed(lambda query=query: answers(state, query))[1] for query in queries]
     what = f"a free answer, {name} cells, {learnt} learnt and {refused} too entangled, p50"
     yield Figure(what, 1e3 * median(spent), "ms", None, "", 1 if name == "10^6" else 3)
     yield Figure("an update by a step, p50 CPU", median(updates), "ms", None, "", 10)

@@ -77,7 +77,7 @@ def test_a_purse_can_be_spent_to_the_last_pico_and_not_beyond(ledger: Ledger) ->
 
 def test_the_least_price_is_one_pico(ledger: Ledger) -> None:
     ledger.grant("alice", dataset="adult", epsilon=1)
-    assert pay(ledger, Odd(0, 0)) == 2  # type: ignore[arg-type]
+    assert pay(ledger, Odd(0, 0)) == 2
     balance = ledger.balance("alice", "adult")
     assert balance.spent_rho == balance.spent_epsilon == 1
 
@@ -266,10 +266,10 @@ def test_a_price_that_is_no_number_of_pico_is_never_charged(ledger: Ledger, pric
     ledger.grant("alice", dataset="adult", epsilon=1e6)
     before = ledger.dump()
     with pytest.raises(ValueError, match="not a price"):
-        pay(ledger, Odd(price))  # type: ignore[arg-type]
+        pay(ledger, Odd(price))
     if price is not None:
         with pytest.raises(ValueError, match="not a price"):
-            pay(ledger, Odd(1, price))  # type: ignore[arg-type]
+            pay(ledger, Odd(1, price))
     assert ledger.dump() == before
 
 
@@ -277,8 +277,8 @@ def test_a_price_that_is_no_number_of_pico_is_never_charged(ledger: Ledger, pric
 def test_a_price_beyond_64_bits_is_refused_like_any_other(ledger: Ledger, rho: int) -> None:
     ledger.grant("alice", dataset="adult", epsilon=1e7)
     with pytest.raises(BudgetExceeded):
-        pay(ledger, Odd(rho))  # type: ignore[arg-type]
-    pay(ledger, Odd(1, 2**64))  # type: ignore[arg-type]
+        pay(ledger, Odd(rho))
+    pay(ledger, Odd(1, 2**64))
     assert ledger.balance("alice", "adult").spent_epsilon is None
 
 
@@ -373,4 +373,4 @@ def test_fifty_threads_spend_exactly_what_is_there(ledger: Ledger) -> None:
 def test_receipts_and_grants_cannot_be_changed(ledger: Ledger) -> None:
     grant = ledger.grant("alice", dataset="adult", epsilon=1)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        grant.rho = 10**18  # type: ignore[misc]
+        grant.rho = 10**18

@@ -73,10 +73,10 @@ def test_epsilon_does_not_decide_under_a_delta() -> None:
 @pytest.mark.parametrize("rho", [float("nan"), float("inf"), -1, 1.0, True, None, "1"])
 def test_a_price_checks_itself(rho: object) -> None:
     with pytest.raises(ValueError, match="not a price"):
-        Price(rho, None)  # type: ignore[arg-type]
+        Price(rho, None)
     if rho is not None:
         with pytest.raises(ValueError, match="not a price"):
-            Price(1, rho)  # type: ignore[arg-type]
+            Price(1, rho)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_a_price_checks_itself(rho: object) -> None:
 def test_a_grant_checks_itself(terms: dict[str, object]) -> None:
     names = {"user": "a", "dataset": "b", "at": ""}
     sound: dict[str, object] = {"epsilon": 1.0, "delta": 1e-6, "rho": 5, "epsilon_pico": PICO}
-    Grant(**names, **sound)  # type: ignore[arg-type]
+    Grant(**names, **sound)
     with pytest.raises(ValueError, match=r"not a grant|not text"):
-        Grant(**(names | sound | terms))  # type: ignore[arg-type]
+        Grant(**(names | sound | terms))
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,11 @@ def test_an_entry_checks_itself(field: dict[str, object]) -> None:
         **{"seq": 1, "at": "", "kind": "charge", "user": "a", "dataset": "b"},
         **{"before": NOTHING, "after": NOTHING, "event": {}},
     }
-    Entry(**sound)  # type: ignore[arg-type]
+    Entry(**sound)
     with pytest.raises(ValueError, match=r"not an entry|not an event|not text"):
-        Entry(**(sound | field))  # type: ignore[arg-type]
+        Entry(**(sound | field))
 
 
 def test_a_purse_checks_itself() -> None:
     with pytest.raises(ValueError, match="not text"):
-        Purse("a", b"", None, NOTHING)  # type: ignore[arg-type]
+        Purse("a", b"", None, NOTHING)

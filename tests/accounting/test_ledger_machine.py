@@ -378,7 +378,7 @@ TestSqlite.settings = hypothesis.settings(calm, max_examples=15, stateful_step_c
 
 
 @pytest.mark.usefixtures("address")
-class TestPostgres(Postgres.TestCase):  # type: ignore[name-defined, misc]
+class TestPostgres(Postgres.TestCase):
     settings = hypothesis.settings(
         calm, max_examples=8, stateful_step_count=30, phases=(hypothesis.Phase.generate,)
     )

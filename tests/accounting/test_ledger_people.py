@@ -288,7 +288,7 @@ def test_a_commit_that_fails_is_not_remembered(path: Path, monkeypatch: pytest.M
         pay(ledger, 0)
         write = ledger._book.write
 
-        def failing(change):  # type: ignore[no-untyped-def]
+        def failing(change):
             def then(page: Page) -> None:
                 change(page)
                 raise LedgerError("the disk is full")

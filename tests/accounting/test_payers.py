@@ -288,7 +288,7 @@ def test_an_end_is_a_day_or_a_time_with_its_zone(ledger: Ledger, clock: Clock) -
         "2026-05-31",
     ):
         with pytest.raises(UsageError, match="until"):
-            ledger.grant("alice", dataset="adult", epsilon=1, until=wrong)  # type: ignore[arg-type]
+            ledger.grant("alice", dataset="adult", epsilon=1, until=wrong)
     assert ledger.dump() == before
 
 
@@ -322,7 +322,7 @@ def test_fifty_users_at_once_spend_no_more_than_the_cap(ledger: Ledger) -> None:
 def test_a_ledger_without_its_cap_answers_nothing() -> None:
     ledger = Ledger.memory()
     ledger.grant("alice", dataset="adult", epsilon=1)
-    kept = ledger._book._kept  # type: ignore[attr-defined]
+    kept = ledger._book._kept
     del kept[EVERYBODY, "adult"]
     with pytest.raises(LedgerError, match="has grants on adult and no cap"):
         pay(ledger)

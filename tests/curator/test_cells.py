@@ -69,7 +69,7 @@ def test_cells_count_their_memory_and_cannot_be_changed() -> None:
     with pytest.raises(ValueError):
         made.counts[0] = 7
     with pytest.raises(TypeError):
-        made.codes["c0"] = made.counts  # type: ignore[index]
+        made.codes["c0"] = made.counts
 
 
 def test_cells_of_other_types_or_lengths_are_refused() -> None:

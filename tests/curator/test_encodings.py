@@ -25,13 +25,13 @@ def nearly(column: Column, value: float) -> int | None:
         return None
     ends = column.edges or (column.minimum, column.maximum)
     apart = [high - low for low, high in pairwise(column.edges)] or [column.step]
-    slack = min(float(max(map(abs, ends))) * 2.0**-51, float(min(apart)) / 1024)  # type: ignore
+    slack = min(float(max(map(abs, ends))) * 2.0**-51, float(min(apart)) / 1024)
     near, points = value + slack, column.points()
     if column.edges and not float(column.edges[0]) <= near < float(column.edges[-1]):
         return None
-    if not column.edges and not (near >= float(ends[0]) and value <= float(ends[1]) + slack):  # type: ignore
+    if not column.edges and not (near >= float(ends[0]) and value <= float(ends[1]) + slack):
         return None
-    return max(i for i, point in enumerate(points) if point <= near)  # type: ignore
+    return max(i for i, point in enumerate(points) if point <= near)
 
 
 def expected(column: Column, value: Any, exact: bool = True) -> int | None:
@@ -50,8 +50,8 @@ def expected(column: Column, value: Any, exact: bool = True) -> int | None:
         case Kind.NUMBER if column.edges:
             low, high = float(column.edges[0]), math.nextafter(float(column.edges[-1]), -math.inf)
         case Kind.NUMBER:
-            low, high = float(column.minimum), float(column.maximum)  # type: ignore[arg-type]
-    if not low <= value <= high:  # type: ignore[operator]
+            low, high = float(column.minimum), float(column.maximum)
+    if not low <= value <= high:
         return None
     return max(i for i, point in enumerate(column.points()) if point <= value)
 
@@ -79,7 +79,7 @@ def _fields(column: Column) -> dict[str, Any]:
 
 def grid(low: str, high: str, step: str) -> Column:
     bounds = {"minimum": Decimal(low), "maximum": Decimal(high), "step": Decimal(step)}
-    return Column("v", Kind.NUMBER, **bounds)  # type: ignore[arg-type]
+    return Column("v", Kind.NUMBER, **bounds)
 
 
 GRIDS = [
@@ -108,7 +108,7 @@ def test_a_double_falls_on_the_grid_point_at_or_hardly_above_it(
     column = grid(*bounds)
     values: list[float | None] = [None, math.nan, math.inf, -math.inf, 0.0, -0.0]
     assert column.minimum is not None and column.maximum is not None
-    low, high = float(column.minimum), float(column.maximum)  # type: ignore[arg-type]
+    low, high = float(column.minimum), float(column.maximum)
     for point in [*column.points()[:110], high]:
         assert isinstance(point, float)
         values += [point, math.nextafter(point, -math.inf), math.nextafter(point, math.inf)]
@@ -151,8 +151,8 @@ def test_every_point_of_a_grid_falls_on_itself(
     at = sorted({0, 1, last - 1, last, *random.Random(7).sample(range(last), min(last, 1000))})
     ways = [[low + step * i for i in at]]
     if sql_type == "DOUBLE":
-        ways.append([float(low) + float(step) * i for i in at])  # type: ignore
-        ways.append([(float(low + step * (i - 1)) + float(step)) for i in at])  # type: ignore
+        ways.append([float(low) + float(step) * i for i in at])
+        ways.append([(float(low + step * (i - 1)) + float(step)) for i in at])
     with duckdb.connect(str(path)) as made:
         for values in ways:
             made.execute(
@@ -276,6 +276,6 @@ def test_infinite_dates_are_outside(bench: Any) -> None:
     )
     for step in ("day", "week", "month", "year"):
         bounds = {"minimum": date(2024, 1, 1), "maximum": date(2026, 1, 9), "step": step}
-        column = Column("v", Kind.DATE, nullable=True, **bounds)  # type: ignore[arg-type]
+        column = Column("v", Kind.DATE, nullable=True, **bounds)
         found = bench.count(path, bench.dataset(column))
         assert sorted(found.values()) == [1, 2] and found[(column.size,)] == 2

@@ -208,7 +208,7 @@ def by(name: str) -> Grouping:
 
 
 def ask(where: object, *groupings: Grouping, weights: tuple[Weight, ...] = COUNT) -> Footprint:
-    workload = Workload(GRID, (Block(where, weights, groupings or (TOTAL,)),))  # type: ignore[arg-type]
+    workload = Workload(GRID, (Block(where, weights, groupings or (TOTAL,)),))
     return footprint(workload, dataset(), GaussianNoise(Fraction(PICO, 2)))
 
 
@@ -245,7 +245,7 @@ def test_under_replace_one_a_total_costs_one_and_a_histogram_two() -> None:
     def cost(*questions: tuple[object, Grouping]) -> int:
         state = Joint()
         for condition, grouping in questions:
-            workload = Workload(GRID, (Block(condition, COUNT, (grouping,)),))  # type: ignore[arg-type]
+            workload = Workload(GRID, (Block(condition, COUNT, (grouping,)),))
             price = Price.of(quote(workload, where, noise))
             state.pay(state.spent, price, footprint(workload, where, noise), "", 1)
         return state.spent.rho

@@ -46,21 +46,21 @@ REFUSING: dict[str, Callable[[Sealed[int]], object]] = {
     "not": operator.not_,
     "eq": lambda box: box == box,
     "ne": lambda box: box != SECRET,
-    "lt": lambda box: box < SECRET,  # type: ignore[operator]
-    "sorted": lambda box: sorted([box, box]),  # type: ignore[type-var]
+    "lt": lambda box: box < SECRET,
+    "sorted": lambda box: sorted([box, box]),
     "hash": hash,
     "set": lambda box: {box},
-    "iter": lambda box: iter(box),  # type: ignore[call-overload]
-    "list": lambda box: list(box),  # type: ignore[call-overload]
-    "len": lambda box: len(box),  # type: ignore[arg-type]
-    "getitem": lambda box: box[0],  # type: ignore[index]
-    "in": lambda box: SECRET in box,  # type: ignore[operator]
-    "int": lambda box: int(box),  # type: ignore[call-overload]
-    "float": lambda box: float(box),  # type: ignore[arg-type]
-    "index": lambda box: range(box),  # type: ignore[call-overload]
-    "sum": lambda box: sum([box]),  # type: ignore[list-item]
-    "add": lambda box: 1 + box,  # type: ignore[operator]
-    "call": lambda box: box(),  # type: ignore[operator]
+    "iter": lambda box: iter(box),
+    "list": lambda box: list(box),
+    "len": lambda box: len(box),
+    "getitem": lambda box: box[0],
+    "in": lambda box: SECRET in box,
+    "int": lambda box: int(box),
+    "float": lambda box: float(box),
+    "index": lambda box: range(box),
+    "sum": lambda box: sum([box]),
+    "add": lambda box: 1 + box,
+    "call": lambda box: box(),
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
     "pickle": pickle.dumps,
@@ -70,11 +70,11 @@ REFUSING: dict[str, Callable[[Sealed[int]], object]] = {
     "vars": vars,
     "asdict": lambda box: dataclasses.asdict(Holder(box)),
     "asarray": np.asarray,
-    "numpy add": lambda box: np.ones(2) + box,  # type: ignore[operator]
-    "numpy sum": lambda box: np.add(box, 1),  # type: ignore[call-overload]
+    "numpy add": lambda box: np.ones(2) + box,
+    "numpy sum": lambda box: np.add(box, 1),
     "numpy list": lambda box: np.array([box, box]),
-    "bytes": lambda box: bytes(box),  # type: ignore[call-overload]
-    "attribute": lambda box: box.value,  # type: ignore[attr-defined]
+    "bytes": lambda box: bytes(box),
+    "attribute": lambda box: box.value,
 }
 
 

@@ -367,7 +367,7 @@ def test_a_maker_that_is_late_opens_what_it_finds(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
     with Ledger.open(path) as first:
         first.grant("alice", dataset="adult", epsilon=1)
-        SqliteBook._make(_Late(path))  # type: ignore[arg-type]
+        SqliteBook._make(_Late(path))
         assert len(first.dump()) == 3
     assert sorted(file.name for file in tmp_path.iterdir()) == FILES
 

@@ -104,7 +104,7 @@ class Watched:
             watched.workload, watched.law = workload, found.event
             return found
 
-        curator.measure = noted  # type: ignore[method-assign]
+        curator.measure = noted
         return watched
 
     def truth(self, workload: Any) -> list[np.ndarray]:

@@ -82,4 +82,4 @@ def test_a_grid_asks_no_database_for_them(monkeypatch: pytest.MonkeyPatch) -> No
 def expr_column(expr: object) -> str:
     from dpsql.query.expr import columns
 
-    return columns(expr)[0]  # type: ignore[arg-type]
+    return columns(expr)[0]

@@ -21,7 +21,7 @@ def made(column: Column) -> list[tuple[object, object]]:
     query, arrays = points(column)
     name = f"p{next(COUNT)}"
     EMPTY.make(name, query, arrays)
-    return [tuple(row) for row in EMPTY.rows(f"SELECT i, v FROM {name} ORDER BY i")]  # type: ignore[misc]
+    return [tuple(row) for row in EMPTY.rows(f"SELECT i, v FROM {name} ORDER BY i")]
 
 
 COUNT = iter(range(10**9))

@@ -162,7 +162,7 @@ def test_codes_and_points_are_one_to_one(column: Column) -> None:
     assert len(points) == column.size
     assert [column.code(point) for point in points] == list(range(column.size))
     if column.kind is not Kind.CATEGORY:
-        assert points == sorted(points)  # type: ignore[type-var]
+        assert points == sorted(points)
 
 
 @patient

@@ -63,7 +63,7 @@ def test_a_chart_that_suits_is_kept(
     session: Session, chart: str, sql: str, keys: tuple[int, ...], measures: tuple[int, ...]
 ) -> None:
     [section] = session.report(f"-- chart: {chart}\n{sql}", rho=0.1).sections
-    assert section.chart == Chart(chart.lower(), keys, measures)  # type: ignore[arg-type]
+    assert section.chart == Chart(chart.lower(), keys, measures)
 
 
 @pytest.mark.parametrize(

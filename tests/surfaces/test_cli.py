@@ -63,7 +63,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Scripted]]:
         answers, made, asked, given, charges = [], [], [], [], None
 
     module = ModuleType("dpsql.session")
-    module.Session = Session  # type: ignore[attr-defined]
+    module.Session = Session
     monkeypatch.setitem(sys.modules, "dpsql.session", module)
     for name in ("DPSQL_DB", "DPSQL_SCHEMA", "DPSQL_LEDGER", "DPSQL_USER", "DPSQL_DEBUG"):
         monkeypatch.delenv(name, raising=False)

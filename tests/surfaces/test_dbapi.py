@@ -39,7 +39,7 @@ class Scripted:
 
 def connection(*answers: Release | Exception) -> tuple[dbapi.Connection, Scripted]:
     session = Scripted(*answers)
-    return dbapi.Connection(session), session  # type: ignore[arg-type]
+    return dbapi.Connection(session), session
 
 
 def test_the_module_says_what_pep_249_asks() -> None:
@@ -150,11 +150,11 @@ def test_what_another_thread_stops_says_what_it_charged(release: Make) -> None:
             held.interrupt()
             raise stop
 
-        run = explain = explain_script = answer  # type: ignore[assignment]
+        run = explain = explain_script = answer
 
         def interrupt(self) -> None: ...
 
-    held = dbapi.Connection(Stopped())  # type: ignore[arg-type]
+    held = dbapi.Connection(Stopped())
     for call in (held.execute, held.run, held.explain, held.explain_script):
         stop = KeyboardInterrupt()
         with pytest.raises(dpsql.Interrupted, match=r"stopped\nnothing was charged"):
@@ -162,13 +162,13 @@ def test_what_another_thread_stops_says_what_it_charged(release: Make) -> None:
         stop.add_note("charged ε 0.171 (ρ 0.0008) for the statement")
         with pytest.raises(dpsql.OperationalError, match=r"stopped\ncharged ε 0.171"):
             call("SELECT")
-    held._session = Scripted(release())  # type: ignore[assignment]
+    held._session = Scripted(release())
     assert held.execute("SELECT").rowcount == 2
 
     def pressed(*asked: Any, **settings: Any) -> Release:
         raise KeyboardInterrupt
 
-    held._session.answer = pressed  # type: ignore[method-assign,union-attr]
+    held._session.answer = pressed
     with pytest.raises(KeyboardInterrupt):
         held.execute("SELECT")
 

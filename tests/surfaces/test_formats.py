@@ -21,7 +21,7 @@ Make = Callable[..., Release]
 
 
 def text(made: Release, form: str, **options: object) -> str:
-    return "\n".join(lines(made, form, **options))  # type: ignore[arg-type]
+    return "\n".join(lines(made, form, **options))
 
 
 def test_a_table_ends_with_the_price(release: Make) -> None:

@@ -305,7 +305,7 @@ def test_a_fault_and_an_interruption_show_no_stack(
         monkeypatch.setattr(dbapi.Connection, "execute", fail)
         with pytest.raises(kind) as caught:
             shell.run_line_magic("dpsql", "SELECT 1")
-        shown = "\n".join(caught.value._render_traceback_())  # type: ignore[union-attr]
+        shown = "\n".join(caught.value._render_traceback_())
         assert shown.startswith(words) and "secret" not in shown
         assert caught.value.__context__ is None
 

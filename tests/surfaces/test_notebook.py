@@ -50,7 +50,7 @@ def drawn(root: ElementTree.Element) -> list[tuple[float, float, float, float, f
     whiskers = [p for p in root.findall("./svg/path") if p.get("fill") == "none"]
     for bar, whisker in zip(root.findall("./svg/rect"), whiskers, strict=True):
         left, width = float(bar.get("x", "")), float(bar.get("width", ""))
-        low, high = re.match(r"M([\d.]+) \d+H([\d.]+)", whisker.get("d", "")).groups()  # type: ignore[union-attr]
+        low, high = re.match(r"M([\d.]+) \d+H([\d.]+)", whisker.get("d", "")).groups()
         found.append((left, left + width, float(low), float(high), at))
     return found
 
@@ -173,7 +173,7 @@ def test_a_cursor_is_shown_as_its_answer(release: Make) -> None:
         def answer(self, *asked: Any, **settings: Any) -> Release:
             return release()
 
-    cursor = dbapi.Connection(Answers()).cursor()  # type: ignore[arg-type]
+    cursor = dbapi.Connection(Answers()).cursor()
     assert cursor._repr_html_() is None
     assert cursor.execute("SELECT")._repr_html_() == release()._repr_html_()
 

@@ -23,7 +23,7 @@ def test_a_wait_is_shown_and_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
     with Progress("counting", after=0.01) as progress:
         progress(1, 4)
         time.sleep(0.2)
-    written = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    written = sys.stderr.getvalue()
     line = "counting … 25 % · 0 s"
     assert line in written and written.endswith("\r" + " " * len(line) + "\r")
 

@@ -17,7 +17,7 @@ SIGNS = st.text(st.sampled_from("ab ±·ερδσ√…≈█░→"), max_size=9
 
 
 def drawn(*arguments: object, **options: object) -> str:
-    return "\n".join(table(*arguments, **options))  # type: ignore[arg-type]
+    return "\n".join(table(*arguments, **options))
 
 
 def test_a_table_is_drawn_in_boxes() -> None:

@@ -47,7 +47,7 @@ def complaint(address: str, *, create: bool = False) -> str:
 
 def asked(page: Page, sql: str) -> Any:
     """What the connection of a page answers."""
-    return page._connection.execute(sql).fetchall()[0][0]  # type: ignore[attr-defined]
+    return page._connection.execute(sql).fetchall()[0][0]
 
 
 def test_a_commit_waits_for_the_disk_whatever_the_server_usually_does(

@@ -221,7 +221,7 @@ def test_opening_writes_nothing_and_reads_the_newest_of_the_log(
 
     class Heard(sqlite3.Connection):
         def __init__(self, *arguments: object, **options: object) -> None:
-            super().__init__(*arguments, **options)  # type: ignore[arg-type]
+            super().__init__(*arguments, **options)
             self.set_trace_callback(heard.append)
 
     connect = sqlite3.connect

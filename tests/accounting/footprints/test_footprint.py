@@ -30,7 +30,7 @@ AXIS = Axis("a", (0, 3, 5), (0, 1, 0))
 )
 def test_an_axis_checks_itself(fields: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match=r"not the classes|do not begin|have gaps"):
-        Axis(*fields)  # type: ignore[arg-type]
+        Axis(*fields)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_factor_checks_itself(axes: tuple[Axis, ...], table: tuple[int, ...]) 
 @pytest.mark.parametrize("fields", [(-1,), (0.5,), (0, (), -1), (0, (), 1, None), (LIMIT, (), 1)])
 def test_a_loss_checks_itself(fields: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match=r"not a loss|at most what a purse"):
-        Loss(*fields)  # type: ignore[arg-type]
+        Loss(*fields)
 
 
 def test_a_small_footprint_is_text_that_can_be_read() -> None:

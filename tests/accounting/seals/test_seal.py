@@ -241,7 +241,7 @@ def saved(place: str) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]
     """Functions that keep a copy of the ledger, and put it back."""
     if not is_url(place):
         copy = place + ".copy"
-        yield lambda: shutil.copy(place, copy), lambda: shutil.copy(copy, place)  # type: ignore[misc, func-returns-value]
+        yield lambda: shutil.copy(place, copy), lambda: shutil.copy(copy, place)
         return
 
     def keep() -> None:

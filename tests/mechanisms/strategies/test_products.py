@@ -47,7 +47,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def leaf(name: str, kept: object) -> Leaf:
     truth = np.full(SIZES[name], FALSE, np.uint8)
-    truth[kept] = TRUE  # type: ignore[call-overload]
+    truth[kept] = TRUE
     return Leaf(DOMAIN.project([name]), truth)
 
 
@@ -86,7 +86,7 @@ def matrix(part: object) -> np.ndarray:
     found = []
     for at in range(60):
         some = {name: codes[at : at + 1] for name, codes in cells().items()}
-        told = part.matvec(some, np.ones(1, np.int64))  # type: ignore[attr-defined]
+        told = part.matvec(some, np.ones(1, np.int64))
         flat = (
             told if isinstance(told, np.ndarray) else np.concatenate([b.reshape(-1) for b in told])
         )
@@ -205,7 +205,7 @@ def test_formulas_err_as_the_reference_values_say(
     even = np.full(rows.count, 1 / rows.count)
 
     def rmse(axis: object) -> float:
-        return math.sqrt(even @ rows.norms(axis) * float(axis.norms.max()))  # type: ignore
+        return math.sqrt(even @ rows.norms(axis) * float(axis.norms.max()))
 
     one = np.ones(size, np.int64)
     assert rmse(Toeplitz(one[:1], one)) == pytest.approx(identity, abs=1e-3)

@@ -127,7 +127,7 @@ def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(UsageError, match="gap"):
         noise_covariance(universe, 2, gap=float("nan"))
     with pytest.raises(UsageError, match="integers"):
-        ListedColumns(np.ones((2, 2)))  # type: ignore[arg-type]
+        ListedColumns(np.ones((2, 2)))
     with pytest.raises(UsageError, match="a column"):
         ListedColumns(np.zeros((2, 0), np.int8))
     with pytest.raises(ValueError, match="finite number"):

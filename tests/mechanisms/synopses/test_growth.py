@@ -134,7 +134,7 @@ def test_an_update_goes_through_a_bounded_number_of_cells(
 
     def counting(self: Layout, *given: object) -> object:
         calls[0] += 1
-        return summed(self, *given)  # type: ignore[arg-type]
+        return summed(self, *given)
 
     monkeypatch.setattr(Layout, "summed", counting)
     found = learnt(releases[:3])

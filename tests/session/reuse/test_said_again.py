@@ -223,7 +223,7 @@ def test_equal_queries_are_found_and_others_are_not(session: Session) -> None:
     def family(sql: str) -> Family:
         from dpsql.session.asked import statement
 
-        _, compiled = session._compile(statement(sql), None)  # type: ignore[arg-type]
+        _, compiled = session._compile(statement(sql), None)
         assert compiled is not None
         found = families(compiled.workload)[0][0]
         assert found is not None

@@ -265,7 +265,7 @@ def test_a_usage_error_of_a_statement_says_where(session: Session) -> None:
     ):
         session.run(text, {"year": 1})
     with pytest.raises(UsageError, match="have names"):
-        session.run(text, [1])  # type: ignore[arg-type]
+        session.run(text, [1])
     with pytest.raises(UsageError, match=r"cannot read nowhere\.sql"):
         session.run("nowhere.sql")
 

@@ -107,7 +107,7 @@ def test_while_the_training_rows_agree_they_answer_free(session: Session) -> Non
     first = session.answer(NEAR, **ASKED)
     assert first.charged == plan.charged and spent(session) > paid, "a gate"
     assert abs(first.rows[0][0] - ROWS / 12) < 100
-    assert first.low[0][0] <= ROWS / 12 <= first.high[0][0]  # type: ignore[operator]
+    assert first.low[0][0] <= ROWS / 12 <= first.high[0][0]
     paid = spent(session)
     for sql in (
         NEAR,
@@ -118,7 +118,7 @@ def test_while_the_training_rows_agree_they_answer_free(session: Session) -> Non
         assert found.backend == "synopsis" and found.charged is not None
         assert found.charged.rho == 0 and spent(session) == paid
     assert found.rows[0][0] == pytest.approx(1 / 3, abs=0.01)
-    assert found.low[0][0] <= 1 / 3 <= found.high[0][0]  # type: ignore[operator]
+    assert found.low[0][0] <= 1 / 3 <= found.high[0][0]
 
 
 def test_where_they_mislead_the_private_table_answers_and_is_paid(session: Session) -> None:
@@ -185,7 +185,7 @@ def test_an_analyst_who_fits_the_training_rows_is_not_fooled(town: Any) -> None:
     ) as session:
         made(session)
         answer = session.answer(sql, confidence=1 - 1e-7, **ASKED)
-        assert answer.low[0][0] <= true <= answer.high[0][0]  # type: ignore[operator]
+        assert answer.low[0][0] <= true <= answer.high[0][0]
         assert abs(answer.rows[0][0] - true) < 60
 
 

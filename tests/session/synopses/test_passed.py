@@ -94,7 +94,7 @@ def test_where_the_table_is_too_large_what_the_question_tells_apart_is_learnt(
     for row in answer.rows:
         assert abs(row[-1] - truth[row[0] if len(row) > 1 else "n"]) < 100
     paid = spent(uneven)
-    assert uneven.answer(sql, backend="synopsis").charged.rho == 0  # type: ignore[union-attr]
+    assert uneven.answer(sql, backend="synopsis").charged.rho == 0
     guess = uneven.answer(FAR + " AND age = 3", backend="synopsis", strict=False).rows[0][0]
     assert abs(guess - 500) < 100 or "(sex" in sql  # by the distribution, which has learnt it
     assert spent(uneven) == paid

@@ -134,7 +134,7 @@ def test_a_reader_pays_for_the_choices_and_the_tables_and_knows_neither_before(
         answer = bob.answer(TOLD, backend="synopsis")
         assert answer.charged == seen[0].charged == made.charged and answer.stderr == seen[0].stderr
         assert answer.rows == session.answer(TOLD, backend="synopsis").rows
-        assert bob.answer(TOLD, backend="synopsis").charged.rho == 0  # type: ignore[union-attr]
+        assert bob.answer(TOLD, backend="synopsis").charged.rho == 0
     assert town.ledger.caps()[0].spent_rho == cap.spent_rho
 
 

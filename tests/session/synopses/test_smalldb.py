@@ -88,7 +88,7 @@ def test_a_reader_pays_once_and_knows_nothing_before(town: Any, session: Session
         answer = bob.answer(TOLD, backend="synopsis")
         assert answer.charged == plan.charged == made.charged
         assert answer.rows == session.answer(TOLD, backend="synopsis").rows
-        assert bob.answer(TOLD, backend="synopsis").charged.rho == 0  # type: ignore[union-attr]
+        assert bob.answer(TOLD, backend="synopsis").charged.rho == 0
     assert town.ledger.caps()[0].spent_rho == cap.spent_rho
 
 

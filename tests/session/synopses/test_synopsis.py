@@ -106,7 +106,7 @@ def test_what_it_cannot_tell_is_bought_as_auto_would(session: Session) -> None:
     assert (plan.backend, answer.backend) == ("gaussian", "gaussian")
     assert "it has no updates left, so this was bought" in answer.notes[0]
     assert "the synopsis does not answer (it has no updates left)" in plan.notes[0]
-    assert spent(session) - paid == round(plan.charged.rho * 1e12) == 10**10  # type: ignore[union-attr]
+    assert spent(session) - paid == round(plan.charged.rho * 1e12) == 10**10
 
 
 def test_guesses_that_are_near_are_free_once_a_gate_is_bought(session: Session) -> None:
@@ -198,12 +198,12 @@ def test_others_pay_once_for_what_they_read_and_the_cap_does_not_pay_again(
         assert answer.charged == plan.charged == answer.price
         assert answer.charged is not None and answer.charged.rho == pytest.approx(0.1, rel=1e-5)
         assert bob.last_charge == answer.charged
-        assert bob.answer(TOLD, backend="synopsis").charged.rho == 0  # type: ignore[union-attr]
+        assert bob.answer(TOLD, backend="synopsis").charged.rho == 0
         with pytest.raises(UsageError, match="that carol may ask"):
             carol.answer(TOLD, backend="synopsis")
         assert answer.rows == session.answer(TOLD, backend="synopsis").rows
     with opened(town, session.database, "bob") as bob:  # another process knows what was read
-        assert bob.answer(TOLD, backend="synopsis").charged.rho == 0  # type: ignore[union-attr]
+        assert bob.answer(TOLD, backend="synopsis").charged.rho == 0
     assert town.ledger.caps()[0].spent_rho == cap.spent_rho
 
 
@@ -233,7 +233,7 @@ def test_an_accuracy_that_it_does_not_reach_is_bought(session: Session) -> None:
         plan = session.explain(question, backend="synopsis", accuracy=20)
         answer = session.answer(question, backend="synopsis", accuracy=20)
         assert "not as accurate as was asked" in answer.notes[0] + plan.notes[0]
-        assert answer.high[0][0] - answer.low[0][0] <= 40  # type: ignore[operator]
+        assert answer.high[0][0] - answer.low[0][0] <= 40
         assert answer.charged == plan.charged
 
 
@@ -299,7 +299,7 @@ def test_gates_as_accurate_as_was_asked(session: Session) -> None:
     (synopsis,) = session.synopses.listed()
     assert 1 < synopsis.updates < 100
     answer = session.answer(NOT_TOLD, backend="synopsis")
-    assert answer.high[0][0] - answer.low[0][0] <= 120  # type: ignore[operator]
+    assert answer.high[0][0] - answer.low[0][0] <= 120
 
 
 def test_settings_that_do_not_go_together(session: Session) -> None:
@@ -355,7 +355,7 @@ def test_who_makes_up_rows_has_paid_for_what_they_follow(town: Any, session: Ses
     with opened(town, session.database, "bob") as bob:
         made = bob.synopses.export("main", 10)
         assert made.charged is not None and made.charged.rho == pytest.approx(0.1, rel=1e-5)
-        assert bob.synopses.export("main", 10).charged.rho == 0  # type: ignore[union-attr]
+        assert bob.synopses.export("main", 10).charged.rho == 0
     town.ledger.grant("carol", dataset="town", epsilon=100)
     with (
         opened(town, session.database, "carol") as carol,

@@ -38,7 +38,7 @@ def test_what_its_guesses_will_promise_is_said_before_it_is_bought(
     told = [uneven.synopses.create("main", COLUMNS, explain=True, **given)]
     told.append(uneven.synopses.create("main", COLUMNS, **given))
     guess = uneven.answer("SELECT COUNT(*) FROM town WHERE age < 5 AND smoker", backend="synopsis")
-    most = round(guess.high[0][0] - guess.rows[0][0])  # type: ignore[operator]
+    most = round(guess.high[0][0] - guess.rows[0][0])
     assert "let pass, together" in guess.notes[-1]
     for each in told:
         assert f"off by {most:,} rows at most" in each.notes[0]
@@ -186,5 +186,5 @@ def test_what_reading_several_lessons_and_a_gate_take_is_told_to_the_last_digit(
             assert plan.backend == found.backend == "synopsis"
             assert plan.charged == found.charged and plan.after == found.left
             told.append(found)
-        assert told[0].charged.rho > 0.0 == told[1].charged.rho  # type: ignore[union-attr]
+        assert told[0].charged.rho > 0.0 == told[1].charged.rho
         assert any("read what" in note for note in told[0].notes)

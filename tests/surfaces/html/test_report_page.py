@@ -191,7 +191,7 @@ def test_the_page_of_releases_has_their_prices(release: Make, tmp_path: Path) ->
     assert "Private answers" in (tmp_path / "b.html").read_text(encoding="utf-8")
     checks.sound(of_releases([], now=NOW))
     with pytest.raises(dpsql.UsageError, match="made of releases"):
-        dpsql.report(["SELECT 1"], tmp_path / "c.html")  # type: ignore[list-item]
+        dpsql.report(["SELECT 1"], tmp_path / "c.html")
     with pytest.raises(dpsql.UsageError, match="cannot write"):
         dpsql.report(release(), tmp_path / "nowhere" / "c.html")
 
