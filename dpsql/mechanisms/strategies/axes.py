@@ -22,41 +22,32 @@ WEIGHT = 1 << 20  # of a cell in a given row, at most
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class _Sized:
+    """What follows from the number of values."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        _check(self.size)
+
+    @property
+    def answers(self) -> int:
+        return self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Identity(_Sized):
     """Every value: W = I."""
 
-    size: int
-
-    def __post_init__(self) -> None:
-        _check(self.size)
-
-    @property
-    def answers(self) -> int:
-        return self.size
-
 
 @dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(_Sized):
     """Each value and all before it: W is lower triangular, its last row the total."""
 
-    size: int
-
-    def __post_init__(self) -> None:
-        _check(self.size)
-
-    @property
-    def answers(self) -> int:
-        return self.size
-
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class Ranges(_Sized):
     """All n(n+1)/2 ranges first..last, ordered by first, then by last."""
-
-    size: int
-
-    def __post_init__(self) -> None:
-        _check(self.size)
 
     @property
     def answers(self) -> int:
