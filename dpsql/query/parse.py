@@ -1,7 +1,8 @@
 """Text to a statement: which kind it is, its options, and the query as DuckDB's parser reads it.
 
 The analyst's text is read by DuckDB's own parser, in an empty database, and nothing else: there is
-no second grammar that could read it differently. What is ours (SET, SHOW, EXPLAIN, DESCRIBE,
+no second grammar that could read it differently. A text that differs from one that was read in
+literals alone follows from that (`shapes.py`). What is ours (SET, SHOW, EXPLAIN, DESCRIBE,
 OPTIONS, FIRST ... ABOVE) is told by its tokens before any parsing, and stands where DuckDB's own
 grammar has nothing.
 """
@@ -15,6 +16,7 @@ from dpsql.query.broken import syntax
 from dpsql.query.clauses import Clauses
 from dpsql.query.empty import EmptyError, parsing
 from dpsql.query.expr import Param, Span
+from dpsql.query.shapes import recall, remember, shape
 from dpsql.query.syntax import Query
 from dpsql.query.text import Text, Token
 
@@ -210,6 +212,10 @@ def _ask(text: Text, found: list[Token]) -> Ask:
     for place in (cut, None if above is None else above.span):
         if place is not None:
             sql = sql[: place.start] + " " * (place.end - place.start) + sql[place.end :]
+    asked = shape(text, sql)
+    query = recall(asked)
+    if query is not None:
+        return Ask(query, text, sql, options, (), above)
     try:
         nodes = parsing().parse(sql)
     except EmptyError as error:
@@ -223,6 +229,8 @@ def _ask(text: Text, found: list[Token]) -> Ask:
         raise text.refusal(
             "a statement in a form that is not known", _span(first), "the same in plainer SQL"
         ) from None
+    if not clauses.params:
+        remember(asked, query)
     return Ask(query, text, sql, options, clauses.params, above)
 
 

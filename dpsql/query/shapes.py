@@ -1,0 +1,188 @@
+"""Statements of one shape, which differ in literals: DuckDB reads the first, the rest follow it.
+
+To have DuckDB read a short statement takes longer than most of what is done with it afterwards, and
+most statements are like one that was read before but for their numbers and texts. A shape is a text
+without its literals, but with its blanks and comments.
+
+Why another literal in the same place is read as the first was: it is a whole number of 32 bits, or
+a text in plain quotes, as the first is, and stands apart from what is around it. So the lexer finds
+the same tokens, and the grammar, to which one number is as another, the same tree. Where the value
+of a literal does take part in how a tree is made (equal group keys become one, types, intervals),
+it is not beside a comparison, BETWEEN or IN: a literal anywhere else belongs to the shape.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from bisect import bisect_left
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, NamedTuple, TypeAlias, get_args
+
+from dpsql.query.expr import Between, Compare, Const, Expr, Op, Span, children, walk
+from dpsql.query.syntax import Cte, Derived, ForeignSource, Order, Query, Select, Table, Union
+from dpsql.query.text import Text, Token
+
+_KEPT = 256  # shapes
+_NUMBER = re.compile("0|[1-9][0-9]{0,8}")  # of 32 bits at most
+_QUOTED = re.compile("'(?:[ -&(-~]|'')*'")  # one that ends
+_BEFORE = frozenset(" \n\t(,=<>")
+_AFTER = frozenset(" \n\t),;")
+_IN = ("IN", "NOT IN")
+_KINDS = {"numeric_const": ("integer", "\0"), "string_const": ("text", "\1")}  # in no statement
+
+_PARTS = (*get_args(Expr), Span, Select, Union, Table, Derived, ForeignSource, Order, Cte)
+_FIELDS = {kind: tuple([field.name for field in dataclasses.fields(kind)]) for kind in _PARTS}
+
+
+class Literal(NamedTuple):
+    """A literal that may be another, and its place."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A text without its literals, and these, from left to right."""
+
+    name: str
+    literals: tuple[Literal, ...]
+
+
+_Name: TypeAlias = "tuple[str, tuple[str | None, ...]]"  # with the literals that are no others
+_LOOSE: OrderedDict[str, tuple[bool, ...]] = OrderedDict()  # which literals may be others
+_READ: OrderedDict[_Name, tuple[Shape, Query]] = OrderedDict()
+_LOCK = Lock()
+
+
+def shape(text: Text, sql: str) -> Shape:
+    """The shape of `sql`, which is `text`, some of its tokens blanked out."""
+    parts, found, end = list[str](), list[Literal](), 0
+    for token in text.tokens:
+        if token.kind not in _KINDS:
+            continue
+        kind, mark = _KINDS[token.kind]
+        value = _value(kind, token, sql)
+        if value is not None:
+            parts += [sql[end : token.start], mark]
+            end = token.end
+            found.append(Literal(kind, value, token.start, end))
+    return Shape("".join([*parts, sql[end:]]), tuple(found))
+
+
+def _value(kind: str, token: Token, sql: str) -> str | None:
+    """The value of a token that any other of its kind can take the place of; None for the rest."""
+    text, start, end = token.text, token.start, token.end
+    if not (start and sql[start - 1] in _BEFORE and sql.startswith(text, start)):
+        return None
+    if end < len(sql) and sql[end] not in _AFTER:
+        return None
+    if kind == "integer":
+        return text if _NUMBER.fullmatch(text) else None
+    return text[1:-1].replace("''", "'") if _QUOTED.fullmatch(text) else None
+
+
+def recall(asked: Shape) -> Query | None:
+    """The query of a shape with these literals, if one that is read like it was remembered."""
+    with _LOCK:
+        loose = _LOOSE.get(asked.name)
+        known = None if loose is None else _READ.get(_name(asked, loose))
+        if loose is None or known is None:
+            return None
+        _LOOSE.move_to_end(asked.name)
+        _READ.move_to_end(_name(asked, loose))
+    found: Query = _Filling(known[0].literals, asked.literals).of(known[1])
+    return found
+
+
+def remember(asked: Shape, query: Query) -> None:
+    """Keep a query as DuckDB read it, if some of its literals may surely be others."""
+    found = _loose(asked, query)
+    if not any(found):  # the text alone is kept by whoever asks
+        return
+    with _LOCK:
+        _LOOSE[asked.name] = found
+        _READ[_name(asked, found)] = asked, query
+        for kept in (_LOOSE, _READ):
+            if len(kept) > _KEPT:
+                kept.popitem(last=False)
+
+
+def _name(asked: Shape, loose: Sequence[bool]) -> _Name:
+    listed = zip(asked.literals, loose, strict=True)
+    return asked.name, tuple([None if may else literal.text for literal, may in listed])
+
+
+def _loose(asked: Shape, query: Query) -> tuple[bool, ...]:
+    """Whether each literal is one constant, as it is written, that something is compared with."""
+    compared, constants, edges = Counter[Literal](), Counter[int](), set[int]()
+    for part in _parts(query):
+        match part:
+            case Select():
+                conditions = [expr for expr, _ in part.items]
+                conditions += [expr for expr in (part.where, part.having) if expr is not None]
+                compared.update(c for condition in conditions for c in _compared(condition))
+            case Const(span=Span(start=start)):
+                constants[start] += 1
+            case Span(start=start, end=end):
+                edges |= {start, end}
+    return tuple(
+        compared[literal] == constants[literal.start] == 1
+        and edges.isdisjoint(range(literal.start + 1, literal.end))
+        for literal in asked.literals
+    )
+
+
+def _compared(expr: Expr) -> Iterator[Literal]:
+    """The constants that stand beside a comparison, BETWEEN or IN in an expression."""
+    for part in walk(expr):
+        if isinstance(part, Compare | Between) or (isinstance(part, Op) and part.name in _IN):
+            for const in children(part):
+                if isinstance(const, Const) and const.span is not None:
+                    yield Literal(const.kind, const.text, const.span.start, const.span.end)
+
+
+def _parts(query: Query) -> Iterator[Any]:
+    """Everything that a query is made of."""
+    left: list[Any] = [query]
+    while left:
+        part = left.pop()
+        if isinstance(part, tuple):
+            left += part
+        elif type(part) in _FIELDS:
+            yield part
+            left += [getattr(part, name) for name in _FIELDS[type(part)]]
+
+
+class _Filling:
+    """Puts literals in the place of others, and moves all places accordingly."""
+
+    def __init__(self, then: Sequence[Literal], now: Sequence[Literal]) -> None:
+        self._starts = [literal.start for literal in then]
+        moves = [new.end - old.end for new, old in zip(now, then, strict=True)]
+        self._moves = [0, *moves]  # of what follows the first, second, ... literal
+        self._texts = {old.start: new.text for old, new in zip(then, now, strict=True)}
+
+    def of(self, part: Any) -> Any:
+        """A query, or a part of one."""
+        kind = type(part)
+        if kind is tuple:
+            return tuple([self.of(each) for each in part])
+        if kind is Span:
+            return Span(self._moved(part.start), self._moved(part.end))
+        names = _FIELDS.get(kind)
+        if names is None:  # a text, a number, a truth value
+            return part
+        found = kind(*[self.of(getattr(part, name)) for name in names])
+        if kind is Const and part.span is not None and part.span.start in self._texts:
+            return Const(part.kind, self._texts[part.span.start], found.span)
+        return found
+
+    def _moved(self, at: int) -> int:
+        return at + self._moves[bisect_left(self._starts, at)]
