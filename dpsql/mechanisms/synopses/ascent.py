@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dpsql.mechanisms.synopses.descent import Point, least
 from dpsql.mechanisms.synopses.junction import Floats
 from dpsql.mechanisms.synopses.layout import Layout
 from dpsql.mechanisms.synopses.noisy import NoisyTable
@@ -21,6 +22,7 @@ _NEWTON, _SHIFTS = 8, 60
 _EVEN = 1e-9  # of the rows
 _TINY = 1e-9  # rows
 _FAINT = 200.0
+_DESCENT = 50
 
 
 def climbed(
@@ -50,7 +52,7 @@ def climbed(
         steps -= 1
         table = listed[at]
         beside = _beside(place, logs, table, known[table], chances[at])
-        theta = alone(total, table, beside, tau, chances[at])
+        theta = best(total, table, beside, tau, chances[at], known[table])
         logs = place.added(logs, {table: theta - known[table]})
         known[table] = theta
 
@@ -75,6 +77,38 @@ def _gap(table: NoisyTable, guess: Floats, theta: Floats, tau: float) -> float:
     if table.seen is not None:
         off = off * table.seen
     return float((off**2).sum()) / table.variance / 2
+
+
+def best(
+    total: float, table: NoisyTable, chances: Floats, tau: float, now: Floats, theta: Floats
+) -> Floats:
+    """The best theta of a table beside the others, in whose distribution its cells have these
+    `chances`, where with `theta` they are `now`.
+
+    Of a centred table of two axes or more it is found by a descent from `theta`: its margins move
+    with it, and what is best for the margins as they are may be worse than `theta`.
+    """
+    if not table.centred or table.values.ndim == 1:
+        return alone(total, table, chances, tau, now)
+    logs, pull = np.log(chances + _TINY / total), tau * table.variance
+
+    def at(x: Floats) -> Point:
+        own = x.reshape(theta.shape)
+        most = float((logs + own).max())
+        rows = np.exp(logs + own - most)
+        mass = float(rows.sum())
+        rows *= total / mass
+        gradient = (centred(rows) - table.values + pull * own).reshape(-1)
+        value = total * (most + math.log(mass)) + float(np.vdot(own, pull * own / 2 - table.values))
+        near = 1 / (rows + pull)
+        return Point(
+            x, value, gradient, lambda v: centred(near * v.reshape(near.shape)).reshape(-1),
+            float(gradient @ gradient) / (2 * pull),
+        )  # fmt: skip
+
+    gap = GAP / 10 * cells(table) / tau
+    point, _ = least(at, theta.reshape(-1), first=1.0, gap=gap, steps=_DESCENT)
+    return point.x.reshape(theta.shape)
 
 
 def alone(

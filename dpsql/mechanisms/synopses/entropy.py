@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpsql.domain import Domain
-from dpsql.mechanisms.synopses.ascent import GAP, alone, cells, centred, climbed
+from dpsql.mechanisms.synopses.ascent import GAP, best, cells, centred, climbed
 from dpsql.mechanisms.synopses.descent import Point, least
 from dpsql.mechanisms.synopses.factors import Factored
 from dpsql.mechanisms.synopses.junction import CELLS, Entangled, Floats, Names
@@ -34,7 +34,7 @@ from dpsql.mechanisms.synopses.layout import Layout, layout
 from dpsql.mechanisms.synopses.noisy import NoisyTable
 from dpsql.mechanisms.threads import one_thread
 
-STEPS = 300
+STEPS, _MANY, _WORK = 300, 3000, 1 << 21  # more where cells of the junction tree are few
 _LEAST, _MOST = 1e-9, 1.0  # tau; at 1 counts are spread about the guess as Poisson's are
 _LOOSE = 2.0  # times tau: errors hardly differ from 1 to 3, and it is found sooner
 _BISECTIONS = 50
@@ -78,11 +78,12 @@ def fitted(
     tables: Sequence[NoisyTable],
     *,
     before: Fit | None = None,
-    steps: int = STEPS,
+    steps: int | None = None,
     most: int = CELLS,
 ) -> Fit:
     """The fit of `total` rows to tables; tables without columns have no say.
 
+    An order takes up to so many `steps`, by the size of the junction tree unless they are given.
     `before` is a fit to the first of these tables, from which this one starts; orders below those
     of the new tables stay. Raises Entangled where the junction tree has more than `most` cells.
     """
@@ -110,11 +111,16 @@ def fitted(
                 # tables of few columns are told by smaller cliques than those of many
                 small = place if len(met) == len(every) else layout(domain, list(met), most)
                 base = small.added(small.uniform, potentials)
-                old = _order(small, total, columns, own, base, old, steps)
+                many = _steps(base) if steps is None else steps
+                old = _order(small, total, columns, own, base, old, many)
             found.append(old)
             for table, theta in old.potentials.items():
                 potentials[table] = potentials[table] + theta if table in potentials else theta
     return Fit(place.state(total, potentials), tuple(tables), tuple(found))
+
+
+def _steps(logs: list[Floats]) -> int:
+    return min(max(STEPS, _WORK // sum(each.size for each in logs)), _MANY)
 
 
 def _known(before: Fit | None, tables: Sequence[NoisyTable]) -> tuple[dict[int, Order], int]:
@@ -219,7 +225,9 @@ def _alone(
     """theta of each table if it were the only one beside `base`, of total mass 1."""
     chances, _ = place.summed(base, tables)
     listed = zip(tables, chances, strict=True)
-    return {table: alone(total, table, each, tau) for table, each in listed}
+    return {
+        table: best(total, table, each, tau, each, np.zeros(each.shape)) for table, each in listed
+    }
 
 
 def weight(place: Layout, total: float, tables: Sequence[NoisyTable], base: list[Floats]) -> float:

@@ -34,7 +34,7 @@ from dpsql.accounting.kept.stored import Stored
 from dpsql.domain import Domain
 from dpsql.errors import UsageError
 from dpsql.mechanisms import gaussian
-from dpsql.mechanisms.synopses.entropy import Fit, fitted
+from dpsql.mechanisms.synopses.entropy import STEPS, Fit, fitted
 from dpsql.mechanisms.synopses.expectation import answers
 from dpsql.mechanisms.synopses.factors import Factored
 from dpsql.mechanisms.synopses.guesses import queries
@@ -206,7 +206,7 @@ class _Learner:
             if table.names and self._fits(table):
                 self.tables.append(table)
         rows = total(self.every)
-        self.fit = fitted(self.plan.domain, rows, self.tables, before=self.fit)
+        self.fit = fitted(self.plan.domain, rows, self.tables, before=self.fit, steps=STEPS)
 
     def _fits(self, table: NoisyTable) -> bool:
         try:
