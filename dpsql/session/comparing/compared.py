@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ from dpsql.session.settings import Settings
 if TYPE_CHECKING:
     from dpsql.session.session import Session
 
+_FREE = "answered from an earlier release: nothing was charged"
+_FOUND = "which groups were found is told by an earlier release: their counts alone were bought"
 _WITHOUT = Terms(1e-6, 0, 0)  # where a price is given and there is no grant
 
 
@@ -42,7 +45,7 @@ def answered(session: Session, ask: Ask, params: Any, given: Settings) -> Releas
     half = comparison.half
     if comparison.kept is not None:
         told, charged, left, paid = comparison.kept, NOTHING, balance, comparison.price
-        notes: tuple[str, ...] = ("answered from an earlier release: nothing was charged",)
+        notes: tuple[str, ...] = ()
     else:
         if half is not None:
             require(bought(session, compiled, half, comparison.event, settings))
@@ -50,10 +53,13 @@ def answered(session: Session, ask: Ask, params: Any, given: Settings) -> Releas
         charged, left = receipt.charged, receipt.after
         paid = tell.price(charged, terms)
     release = _release(session, comparison, told, paid, tell.budget(left), notes)
-    if half is None:
+    if half is not None:
+        places = comparison.found(told)
+        release = with_counts(session, ask, compiled, places, half, settings, release, charged)
+    if comparison.kept is None:
         return release
-    places = comparison.found(told)
-    return with_counts(session, ask, compiled, places, half, settings, release, charged)
+    note = _FREE if release.reused else _FOUND
+    return dataclasses.replace(release, notes=(*release.notes, note))
 
 
 def _bought(
@@ -146,12 +152,13 @@ def foretold(session: Session, ask: Ask, params: Any, given: Settings) -> Plan:
     )
     candidates, cheaper = comparison.candidates(told.charged)
     rows, move = planned(compiled, session._grid(dataset)).rows, moved(workload, dataset)
+    backend = comparison.backend if kept is None else "gaussian" if told.price.rho else REUSE
     return Plan(
         compiled.names,
         compiled.types,
         rows,
         tuple((None,) * len(compiled.names) for _ in rows),
-        backend=comparison.backend if comparison.kept is None else REUSE,
+        backend=backend,
         price=told.price,
         candidates=candidates,
         sensitivity=float(comparison.event.sensitivity),

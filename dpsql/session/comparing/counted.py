@@ -247,6 +247,7 @@ def with_counts(
             charged=tell.price(paid, terms) if paid.rho else tell.nothing(terms),
             left=tell.budget(session.ledger.balance(session.user, dataset.name)),
             reused=not paid.rho,
+            backend="gaussian" if release.reused and paid.rho else release.backend,
             notes=(*release.notes, *found.notes),
         )
     raise failure

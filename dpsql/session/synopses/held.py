@@ -29,6 +29,7 @@ from dpsql.session.reuse.earlier import NOT_KEPT
 if TYPE_CHECKING:
     from dpsql.session.session import Session
 
+EARLY = "the fit of the distribution stopped early"
 _FITS = 8
 
 
@@ -130,9 +131,8 @@ def unfinished(state: Factored) -> tuple[str, ...]:
     if not state.away:
         return ()
     return (
-        "the fit of the distribution stopped early, in the mean at most"
-        f" {figure(state.away)} standard errors of a count from the best one: its values may be as"
-        " much further off; intervals hold as they are",
+        f"{EARLY}, in the mean at most {figure(state.away)} standard errors of a count from the"
+        " best one: its values may be as much further off; intervals hold as they are",
     )
 
 

@@ -215,7 +215,8 @@ class _Asking:
         )
         if found is not None and self.synopsis.method != HOLDOUT:
             told = held.unfinished(self._fit())
-            self.notes += [note for note in told if note not in self.notes]
+            kept = [note for note in self.notes if not note.startswith(held.EARLY)]
+            self.notes = [*kept, *told]  # of the fit that is asked last
         return found
 
     # -- answers -------------------------------------------------------------------------------
