@@ -78,7 +78,10 @@ def fits(cells: int, size: int, queries: int) -> bool:
 def require(cells: int, size: int, queries: int) -> None:
     """Raise UsageError where there are too many databases to look at each."""
     if size < 1 or cells > CELLS:
-        raise UsageError(f"a small database is of a row or more, over at most {CELLS:,} cells")
+        raise UsageError(
+            f"a small database is of a row or more, over at most {CELLS:,} cells, and not {size:,}"
+            f" over {cells:,}: name fewer columns, in fewer queries"
+        )
     if not fits(cells, size, queries):
         many, most = databases(cells, size), min(MOST, WORK // (size * queries))
         raise UsageError(

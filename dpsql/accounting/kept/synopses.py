@@ -171,9 +171,11 @@ def made(page: Page, synopsis: Synopsis, fit: bytes | None = None) -> None:
     """
     for known in _readable(page, synopsis.dataset):
         if known.name == synopsis.name and known.snapshot == synopsis.snapshot:
+            own = known.user == synopsis.user
+            drop = f", or drop it first: dpsql synopsis drop DB {synopsis.name}" if own else ""
             raise UsageError(
-                f"{synopsis.dataset} has a synopsis {synopsis.name} already: choose another name,"
-                f" or drop it first: dpsql synopsis drop DB {synopsis.name}"
+                f"{synopsis.dataset} has a synopsis {synopsis.name} already, which"
+                f" {known.user} bought: choose another name{drop}"
             )
     page.put_synopsis(synopsis.dataset, synopsis.name, synopsis.to_text())
     if fit is not None:

@@ -68,10 +68,8 @@ class Learning:
             raise UsageError(f"method is one of {', '.join(METHODS)}, not {self.method!r}")
         if self.chosen and not queries:
             raise UsageError(f"method {self.method} is for queries: give a script of SELECTs")
-        if queries and self.online:
-            raise UsageError(f"method {self.method} is for what it is asked later: no queries")
-        if sets and self.method == "holdout":
-            raise UsageError("a holdout measures no tables: leave sets and ways out")
+        if (queries or sets) and self.method == "holdout":
+            raise UsageError("a holdout measures no tables: leave queries, sets and ways out")
         if queries and sets:
             raise UsageError("the queries say which tables there are: give these or those")
         steps, noises = (TABLES, *STEPS), get_args(GateNoise)
@@ -104,7 +102,7 @@ class Learning:
         if self.threshold is not None and self.accuracy is not None:
             raise UsageError("an accuracy gives the threshold: give one of them")
         if self.beta is not None and self.accuracy is None:
-            raise UsageError("beta is how seldom a guess may be off by more than an accuracy: both")
+            raise UsageError("beta is how seldom a guess may be off by more than an accuracy: give both")
         if self.accuracy is not None and not 0 < self.accuracy < math.inf:
             raise UsageError(f"accuracy is a number of rows above 0, not {self.accuracy!r}")
         if self.beta is not None and not 1e-9 <= self.beta < FREE:
@@ -169,10 +167,11 @@ class Learning:
         most += "" if last == first else f" ({last:,} by gate {updates:,} of them)"
         about = min(told.passes, 1e9)
         level, price = f"{100.0 * (1.0 - FREE * beta):.6g} %", figure(rho / 2 / PICO)
+        bought = "1 that is" if updates == 1 else f"{updates:,} that are"
         return (
             f"guesses that the gates of a session let pass are off by {most}, all"
-            f" together at {level}; {updates:,} that are far off may be bought, at rho {price}"
-            " each beside a gate for as much, by who asks",
+            f" together at {level}; with the rest of the price {bought} far off may be bought, at"
+            f" rho {price} each beside a gate for as much, by who asks",
             f"a gate asks whether a guess is {told.threshold:,} rows off, and lets pass some"
             f" {about:,.0f} in a row that are not off at all",
         )

@@ -72,8 +72,8 @@ class Queries:
         missing = [name for name in sorted(own) if name not in given]
         if missing:
             raise UsageError(
-                f"{self.found.script.name} asks about {', '.join(missing)}, too: add that to the"
-                " columns, or give none"
+                f"{self.found.script.name} asks about {', '.join(missing)}, too: the columns need"
+                " these, or give none"
             )
         return list(given)
 

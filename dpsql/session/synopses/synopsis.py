@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 WAYS = 2  # columns of a table, where the tables are not listed
 SHARE = 10  # a tenth of the grant, as for a script
 _ANSWERS = 1 << 20  # of all tables
+_TABLES = (1 << 10) - 1  # which one plan measures
+_SHOWN = 3
 
 Names = tuple[str, ...]
 
@@ -125,7 +127,7 @@ class Design:
         )  # fmt: skip
         left = tell.budget(session.ledger.balance(session.user, self.dataset.name))
         return dataclasses.replace(
-            told, backend="marginals", price=self.choice.price, charged=charged, left=left,
+            told, backend="pmw" if self.updates else "marginals", price=self.choice.price, charged=charged, left=left,
             dataset=self.dataset.name,
         )  # fmt: skip
 
@@ -151,9 +153,10 @@ def designed(
     chosen_columns = columns_of(name, dataset, columns, sets)
     if ways is None:
         ways = min(WAYS, len(chosen_columns))
-        if learning.online and _answers(dataset, chosen_columns, ways) > _ANSWERS:
+        if learning.online and _too_many(dataset, chosen_columns, ways):
             ways = 1  # the rest is learnt
     tables = _sets(dataset, chosen_columns, sets, ways)
+    omitted = () if sets is not None else _omitted(dataset, chosen_columns, ways)
     if len(tables) == 1:
         raise UsageError(
             f"a synopsis is of two columns or more: a GROUP BY of {chosen_columns[0]} is kept, too"
@@ -162,7 +165,10 @@ def designed(
     asked_for = workload(domain, tables)
     plan = marginals(asked_for)
     if plan is None:
-        raise UsageError("these tables are too many, or too large, to be measured together")
+        raise UsageError(
+            f"these {len(tables):,} tables are too many, or too large, to be measured together:"
+            " name fewer columns, or the sets that matter, or measure single columns (ways 1)"
+        )
     terms = Terms.of(session.ledger.balance(session.user, dataset.name).grant)
     require_impure(terms)
     alone = quote(plan.strategy, dataset, GaussianNoise(Fraction(1)))
@@ -176,7 +182,7 @@ def designed(
     people = None if users is None else tuple(users)
     return Design(
         name, dataset, chosen_columns, tables, people, learning, updates, each, plan,
-        choice, learning.promise(unit, updates, each),
+        choice, (*omitted, *learning.promise(unit, updates, each)),
     )  # fmt: skip
 
 
@@ -250,6 +256,11 @@ def _sets(
                 )
     found = dict.fromkeys([*((name,) for name in columns), *tables])
     answers = sum(cells_of(dataset, names) for names in found)
+    if len(found) > _TABLES:
+        raise UsageError(
+            f"these are {len(found):,} tables, and at most {_TABLES:,} are measured together: name"
+            " fewer columns, or the sets that matter, or measure single columns (ways 1)"
+        )
     if answers > _ANSWERS:
         raise UsageError(
             f"these tables have {answers:,} cells together, and at most {_ANSWERS:,} are measured:"
@@ -266,10 +277,23 @@ def _up_to(dataset: Dataset, columns: Names, ways: int) -> list[Names]:
     return [names for names in wanted if cells_of(dataset, names) <= CELLS]
 
 
-def _answers(dataset: Dataset, columns: Names, ways: int) -> int:
-    """The cells of all tables of up to `ways` columns that are small enough."""
-    single = sum(cells_of(dataset, (name,)) for name in columns)
-    return single + sum(cells_of(dataset, names) for names in _up_to(dataset, columns, ways))
+def _omitted(dataset: Dataset, columns: Names, ways: int) -> tuple[str, ...]:
+    """A note of tables of up to `ways` columns that are too large."""
+    wanted = itertools.chain(*(itertools.combinations(columns, n) for n in range(2, ways + 1)))
+    large = [names for names in wanted if cells_of(dataset, names) > CELLS]
+    if not large:
+        return ()
+    some = "; ".join(", ".join(names) for names in large[:_SHOWN])
+    return (
+        f"not measured, for over {CELLS:,} cells each: the tables of {some}"
+        + (f", and {len(large) - _SHOWN:,} more" if len(large) > _SHOWN else ""),
+    )
+
+
+def _too_many(dataset: Dataset, columns: Names, ways: int) -> bool:
+    """Whether tables of up to `ways` columns that are small enough are too much for one plan."""
+    tables = [*((name,) for name in columns), *_up_to(dataset, columns, ways)]
+    return len(tables) > _TABLES or sum(cells_of(dataset, n) for n in tables) > _ANSWERS
 
 
 def cells_of(dataset: Dataset, names: Names) -> int:

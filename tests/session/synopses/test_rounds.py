@@ -190,7 +190,7 @@ def test_nothing_is_read_before_it_is_paid(
         ({"queries": None}, "is for queries"),
         ({"queries": None, "method": "marginals", "updates": None}, "params are values for"),
         ({"sets": [["sex", "age"]]}, "give these or those"),
-        ({"method": "pmw"}, "no queries"),
+        ({"method": "pmw", "sets": [["sex", "age"]]}, "give these or those"),
         ({"updates": 5}, "at most 4 updates, not 5"),
         ({"accuracy": 10.0}, "accuracy is of method pmw"),
         ({"columns": ["sex", "region"]}, "asks about age, smoker, too"),

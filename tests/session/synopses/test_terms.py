@@ -30,7 +30,7 @@ def figures(told: Release) -> tuple[int, int, float, int, int]:
     last = re.search(r"\((\d+) by gate", text)
     level, more = (
         re.search(r"together at ([\d.]+) %", text),
-        re.search(r"; (\d+) that are far", text),
+        re.search(r"price (\d+) that (?:is|are) far", text),
     )
     asked = re.search(r"whether a guess is (\d+) rows off", text)
     assert first and level and more and asked
