@@ -53,6 +53,11 @@ class Learning:
         return self.method in ("pmw", "holdout")
 
     @property
+    def named(self) -> str:
+        """The method that is meant."""
+        return "marginals" if self.method == "auto" else self.method
+
+    @property
     def chosen(self) -> bool:
         """Whether what is bought is chosen by what is seen of the data."""
         return self.method in ("mwem", "smalldb")

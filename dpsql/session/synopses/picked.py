@@ -73,9 +73,10 @@ def pick(session: Session, dataset: Dataset, workload: Workload, snapshot: str) 
     older = [s.name for s in _known(session, dataset) if s.snapshot != snapshot]
     if older and not mine:
         known = f"the data have changed since {', '.join(older)} was made; make one of these data"
+    names = sorted(columns(workload))
+    lacking = f" has all of {', '.join(names)}" if names else ""
     raise UsageError(
-        f"no synopsis of {dataset.name} that {session.user} may ask has all of"
-        f" {', '.join(sorted(columns(workload)))}:"
+        f"no synopsis of {dataset.name} that {session.user} may ask{lacking}:"
         f" {known or 'there is none; dpsql synopsis create makes one'}"
     )
 
@@ -83,15 +84,22 @@ def pick(session: Session, dataset: Dataset, workload: Workload, snapshot: str) 
 def fitting(
     session: Session, dataset: Dataset, workload: Workload, snapshot: str
 ) -> Synopsis | None:
-    """The smallest synopsis of the columns of a workload, if there is one."""
+    """The smallest synopsis of the columns of a workload, if there is one.
+
+    One whose tables tell it goes before others, then one that may learn it, and of these one that
+    this user has paid for.
+    """
     names = set(columns(workload))
     fit = [s for s in _asked(session, dataset, snapshot) if names <= set(s.columns)]
+    if len(fit) < 2:
+        return fit[0] if fit else None
+    archive = session._archive(dataset, snapshot)
     return min(
-        fit,  # one whose tables tell it, or else that may learn it
+        fit,
         key=lambda s: (
-            not any(names <= set(table) for table in s.sets), not s.updates, len(s.columns), s.name
+            not any(names <= set(table) for table in s.sets), not s.updates,
+            not archive.held(s.charges), len(s.columns), s.name,
         ),
-        default=None,
     )  # fmt: skip
 
 

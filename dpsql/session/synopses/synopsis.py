@@ -90,7 +90,7 @@ class Design:
     @property
     def note(self) -> Synopsis:
         return Synopsis(
-            self.name, self.dataset.name, "", "", now(), self.learning.method, self.columns,
+            self.name, self.dataset.name, "", "", now(), self.learning.named, self.columns,
             self.sets, (), self.users, self.updates, self.rho, step=self.learning.step,
             gate=self.learning.gate, threshold=self.learning.threshold,
         )  # fmt: skip

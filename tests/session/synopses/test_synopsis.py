@@ -76,7 +76,7 @@ def test_its_tables_are_bought_once_at_the_price_that_was_foretold(session: Sess
         "main",
         "sex, region, age, smoker",
         10,
-        "auto",
+        "marginals",
         0,
     )
 

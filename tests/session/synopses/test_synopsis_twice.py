@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpsql.curator.gate import Gate
-from dpsql.errors import BudgetExceeded
+from dpsql.errors import BudgetExceeded, UsageError
 from dpsql.mechanisms.synopses import entropy
 from dpsql.mechanisms.synopses.verifier import QUESTIONS
 from dpsql.query.linear import Workload
@@ -216,3 +216,30 @@ def test_guesses_of_a_statement_pass_one_gate_together(
         assert len(asked) == 5  # both have passed one
         session.answer(both.replace("'N'", "'S'"), backend="synopsis")
         assert len(asked) == 7 and asked[5][0] is asked[6][0] is not asked[4][0]
+
+
+@pytest.mark.parametrize("method", ["pmw", "marginals"])
+def test_a_synopsis_that_is_paid_for_goes_before_one_that_would_be_read(
+    town: Any, method: str
+) -> None:
+    """Of two alike one's own is asked, however they are called; who has read one asks that."""
+    path = filled(town, "a", "i * 31 // 11 % 2 = 0", "i * 17 // 13 % 4")
+    for user in ("bob", "carol"):
+        town.ledger.grant(user, dataset="town", epsilon=100)
+    with opened(town, path, "bob") as bob, opened(town, path, "carol") as carol:
+        bob.synopses.create("beta", COLUMNS, method=method, rho=0.1)
+        carol.answer(TOLD, backend="synopsis")
+        bob.synopses.create("alpha", COLUMNS, method=method, rho=0.1)
+        free = carol.answer(NOT_TOLD, backend="synopsis", strict=False)
+        assert free.charged is not None and free.charged.rho == 0
+        with opened(town, path) as alice:
+            alice.synopses.create("zeta", COLUMNS, method=method, rho=0.1)
+            found = alice.answer(NOT_TOLD, backend="synopsis")
+            assert not any("read what bob bought" in note for note in found.notes)
+            assert any("zeta" in note for note in found.notes)
+
+
+def test_where_there_is_none_no_columns_are_named_for_all_rows(town: Any, crowd: Any) -> None:
+    with opened(town, town.database("a", crowd(40, 1))) as session:
+        with pytest.raises(UsageError, match="that alice may ask: there is none"):
+            session.answer("SELECT COUNT(*) FROM town", backend="synopsis")
