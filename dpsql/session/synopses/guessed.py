@@ -13,7 +13,7 @@ from dpsql.accounting.kept.synopses import Synopsis
 from dpsql.accounting.purse import Balance
 from dpsql.curator.quote import moved, quote
 from dpsql.curator.rises import rise
-from dpsql.mechanisms.intervals.noises import Noise, error
+from dpsql.mechanisms.intervals.noises import Bounded, Noise, error
 from dpsql.mechanisms.intervals.uncertain import Floats
 from dpsql.mechanisms.synopses.marginal import marginal
 from dpsql.mechanisms.synopses.verifier import Verifier
@@ -32,6 +32,12 @@ from dpsql.session.synopses.taught import lesson
 
 if TYPE_CHECKING:
     from dpsql.session.session import Session
+
+
+_BOUND = (
+    "the error of the synopsis is what its answers are off at most, all together, and no standard"
+    " error"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +102,10 @@ def offered(
     found = _foretold(session, compiled, settings, balance, synopsis)
     if isinstance(found, str):
         return (), (f"synopsis {synopsis.name} does not answer: {found}",)
+    bound = (_BOUND,) if _BOUND in found.notes else ()
     return (found.candidate,), (
-        f"synopsis {synopsis.name} would answer, too: SET backend = synopsis",
-    )
+        *bound, f"synopsis {synopsis.name} would answer, too: SET backend = synopsis",
+    )  # fmt: skip
 
 
 def _foretold(
@@ -137,6 +144,8 @@ def _foretold(
             f" {buys}"
         )
     rmse = math.inf if said.noises is None else error(workload, said.noises)
+    if any(isinstance(noise, Bounded) for noise in said.noises or ()):
+        notes.append(_BOUND)
     taken = said.taken
     price, charged = (0, 0) if taken is None else (taken.price.rho, taken.charged.rho)
     candidate = Candidate(SYNOPSIS, _cost(balance, price), rmse, _cost(balance, charged))

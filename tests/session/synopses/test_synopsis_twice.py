@@ -78,6 +78,7 @@ def test_explain_names_a_synopsis_beside_what_would_be_bought(
         plan = bob.explain(NOT_TOLD)
         (offered,) = [c for c in plan.candidates if c.backend == "synopsis"]
         assert plan.backend != "synopsis" and "SET backend = synopsis" in plan.notes[-1]
+        assert "off at most, all together, and no standard error" in plan.notes[-2]
         named = bob.explain(NOT_TOLD, backend="synopsis")
         assert (named.charged, named.backend) == (offered.charged, "synopsis")
         assert offered == named.candidates[0]
