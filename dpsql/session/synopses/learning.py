@@ -107,7 +107,9 @@ class Learning:
         if self.threshold is not None and self.accuracy is not None:
             raise UsageError("an accuracy gives the threshold: give one of them")
         if self.beta is not None and self.accuracy is None:
-            raise UsageError("beta is how seldom a guess may be off by more than an accuracy: give both")
+            raise UsageError(
+                "beta is how seldom a guess may be off by more than an accuracy: give both"
+            )
         if self.accuracy is not None and not 0 < self.accuracy < math.inf:
             raise UsageError(f"accuracy is a number of rows above 0, not {self.accuracy!r}")
         if self.beta is not None and not 1e-9 <= self.beta < FREE:

@@ -127,7 +127,7 @@ class Design:
         )  # fmt: skip
         left = tell.budget(session.ledger.balance(session.user, self.dataset.name))
         return dataclasses.replace(
-            told, backend="pmw" if self.updates else "marginals", price=self.choice.price, charged=charged, left=left,
+            told, backend=self.learning.named, price=self.choice.price, charged=charged, left=left,
             dataset=self.dataset.name,
         )  # fmt: skip
 

@@ -241,6 +241,6 @@ def test_a_synopsis_that_is_paid_for_goes_before_one_that_would_be_read(
 
 
 def test_where_there_is_none_no_columns_are_named_for_all_rows(town: Any, crowd: Any) -> None:
-    with opened(town, town.database("a", crowd(40, 1))) as session:
-        with pytest.raises(UsageError, match="that alice may ask: there is none"):
-            session.answer("SELECT COUNT(*) FROM town", backend="synopsis")
+    path, found = town.database("a", crowd(40, 1)), "that alice may ask: there is none"
+    with opened(town, path) as session, pytest.raises(UsageError, match=found):
+        session.answer("SELECT COUNT(*) FROM town", backend="synopsis")

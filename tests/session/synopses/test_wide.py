@@ -1,4 +1,4 @@
-"""Synopses of many columns, and of large ones: what is measured, and what is said to be left out."""
+"""Synopses of many columns, and of large ones: what is measured, and what is left out."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
     with duckdb.connect(str(path)) as made:
         flags = ", ".join(f"i % {at + 2} = 0 AS {name}" for at, name in enumerate(FLAGS))
         made.execute(
-            f"CREATE TABLE wide AS SELECT {flags}, i % 300 AS x, i % 299 AS y"
-            " FROM range(5000) t(i)"
+            f"CREATE TABLE wide AS SELECT {flags}, i % 300 AS x, i % 299 AS y FROM range(5000) t(i)"
         )
     columns = "\n".join(f'{name} = {{type = "boolean"}}' for name in FLAGS)
     own = "\n".join(f'{name} = {{type = "integer", min = 0, max = 299}}' for name in ("x", "y"))
@@ -48,7 +47,7 @@ def test_what_learns_starts_with_single_columns_where_pairs_are_too_many(session
 
 def test_what_learns_nothing_says_what_to_do_where_pairs_are_too_many(session: Session) -> None:
     before = session.ledger.dump()
-    with pytest.raises(UsageError, match="1,830 tables, and at most 1,023 .* single columns"):
+    with pytest.raises(UsageError, match=r"1,830 tables, and at most 1,023 .* single columns"):
         session.synopses.create("main", FLAGS, rho=0.1)
     assert session.ledger.dump() == before
     assert len(session.synopses.create("main", FLAGS, ways=1, rho=0.1).rows) == 60
@@ -75,5 +74,5 @@ def test_what_learns_can_start_with_the_tables_of_a_script(session: Session) -> 
 
 def test_who_has_a_name_that_is_taken_is_said(session: Session) -> None:
     session.synopses.create("main", BIG, rho=0.1)
-    with pytest.raises(UsageError, match="which alice bought: .*, or drop it first"):
+    with pytest.raises(UsageError, match=r"which alice bought: .*, or drop it first"):
         session.synopses.create("main", BIG, rho=0.1)
