@@ -303,12 +303,14 @@ def _choice(
                 if squared.rho > in_rho(asked, terms) * LARGEST_VARIANCE:  # more than can be drawn
                     return _choice("gaussian", workload, dataset, asked, terms)
                 noise = gaussian.noise(squared.sensitivity_squared, in_rho(asked, terms))
-        case _ if asked.accuracy is not None:
+        case "gaussian" | "laplace" if asked.accuracy is not None:
             noise = _accurate(backend, workload, dataset, asked)
         case "gaussian":
             noise = gaussian.noise(found.squared, in_rho(asked, terms))
-        case _:
+        case "laplace":
             noise = _laplace(found, asked, terms)
+        case _:
+            raise ValueError(f"{backend} is not planned here")
     return chosen(backend, noise, workload, dataset, terms, plan)
 
 

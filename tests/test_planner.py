@@ -319,3 +319,9 @@ def test_a_plan_is_never_lent_to_a_workload_over_other_columns():
             assert part.workload.domain.size("foo") == size
             last = {"age": np.array([99]), "foo": np.array([size - 1])}
             assert part.matvec(last, np.array([1])).tolist() == [part.matrix.sum(axis=1).tolist()]
+
+
+def test_a_backend_that_plans_nothing_is_not_taken_for_laplace():
+    for asked in (Asked(rho=0.01, backend="synopsis"), Asked(backend="synopsis", accuracy=9.0)):
+        with pytest.raises(ValueError, match="synopsis is not planned here"):
+            choose(counts(1), dataset(), asked, TERMS)

@@ -85,8 +85,18 @@ def of_purse(
 
 
 def planned(ready: Ready, dataset: Dataset, terms: Terms, archive: Archive | None) -> Planned:
-    """What answers a script; without an archive nothing is used again. Raises UsageError."""
+    """What answers a script; without an archive nothing is used again. Raises UsageError, and
+    Refused for a backend that plans nothing."""
     queries = ready.queries
+    for query in queries:
+        if query.settings.backend == "synopsis":
+            with ready.script.placed(query.step):
+                raise query.ask.text.refusal(
+                    "backend = synopsis of a statement of a script, which is planned with others",
+                    None,
+                    "SELECT by itself; or RESET backend: what the tables of a synopsis tell is free"
+                    " in a script, too, for who has paid for them",
+                )
     compiled = [query.compiled for query in queries]
     settings = queries[0].settings
     halves = halves_of(ready, archive)

@@ -378,3 +378,15 @@ def test_a_pure_grant_pays_a_tenth_of_its_epsilon(path: Path, crowd: Callable[..
         first, *_ = session.run(SCRIPT)
     assert first.backend == "laplace" and first.price is not None
     assert first.price.epsilon == pytest.approx(0.1, rel=1e-3)
+
+
+def test_a_script_is_not_asked_of_a_synopsis(session: Session, town: Any) -> None:
+    """It was bought, with Laplace noise, under that name."""
+    for script, given in (
+        (SCRIPT, {"backend": "synopsis"}),
+        (f"SET backend = synopsis;{SCRIPT}", {}),
+    ):
+        for ask in (session.run, session.explain_script):
+            with pytest.raises(Refused, match="synopsis of a statement of a script"):
+                ask(script, **given)
+    assert not charges(town.ledger)
