@@ -27,6 +27,7 @@ from dpsql.mechanisms.intervals.variance import Parts
 from dpsql.query.estimators import Count, Estimator, Mean, Spread, Sum
 from dpsql.query.expr import Call, Cast, Const, Expr, Op, Slot
 
+_ONE = Fraction(1)
 _SAFE = 1 << 62
 _HIGHEST_POWER = 4
 
@@ -246,7 +247,7 @@ class Answers:
 
         def bounds(level: float) -> tuple[Floats, Floats]:
             half = self._half(form, level)
-            if not isinstance(half, Fraction | int):
+            if isinstance(half, np.ndarray):
                 return self._around(form, half, _over(whole, below))
             width = half * below
             if width.denominator != 1:  # a bound that is no multiple of the weights
@@ -331,18 +332,18 @@ class Answers:
 
     def _count(self, weight: int) -> Uncertain:
         """A number of rows: whole, so that ends of a finer measure move inwards."""
-        form = {weight: Fraction(1)}
+        form = {weight: _ONE}
         noisy, factor = self._noisy[:, weight], self._factors[weight]
 
         def bounds(level: float) -> tuple[Floats, Floats]:
             half: Any = self._noise.half(form, level)  # of the answers, which count `factor` a row
             nearest = (noisy + factor // 2) // factor
-            if isinstance(half, Fraction | int):
-                half = int(half)
-                low, high = -((half - noisy) // factor), (noisy + half) // factor
-            else:
+            if isinstance(half, np.ndarray):
                 middle = self._centre[:, weight]
                 low, high = np.ceil((middle - half) / factor), np.floor((middle + half) / factor)
+            else:
+                half = int(half)
+                low, high = -((half - noisy) // factor), (noisy + half) // factor
             ends = np.array([np.fmin(low, nearest), np.fmax(high, nearest)], np.float64)
             least, most = self._ends  # np.clip takes five times as long
             return tuple(np.minimum(np.maximum(ends, least), most))

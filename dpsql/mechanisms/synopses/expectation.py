@@ -158,9 +158,11 @@ def answers(state: Factored, workload: Workload) -> list[Floats]:
     Columns that are mentioned and that it is not of are to make no difference, as in `age >= 0`:
     they are taken to be uniform. Raises Entangled where a table on the way is too large.
     """
-    own, asked = state.domain, workload.domain
-    others = asked.project([name for name in asked.names if name not in own.names])
-    domain = Domain(own.names + others.names, own.sizes + others.sizes)
+    domain = state.domain
+    others = [name for name in workload.domain.names if name not in domain.names]
+    if others:
+        sizes = workload.domain.project(others).sizes
+        domain = Domain(domain.names + tuple(others), domain.sizes + sizes)
     return [_block(state, domain, block) for block in workload.blocks]
 
 
@@ -176,11 +178,16 @@ def _block(state: Factored, domain: Domain, block: Block) -> Floats:
             for term in weight.terms:
                 parts = [*where, *_of_term(domain, term), *keys]
                 ids, each = _means(state, domain, parts)
+                if not keys:
+                    values[:, column] += each * weight.factor  # of the one group there is
+                    continue
                 at = np.searchsorted(ids, grouping.listed)
                 at[at == len(ids)] = 0
                 inside = ids[at] == grouping.listed
                 values[inside, column] += each[at[inside]] * weight.factor
         found.append(values * state.total)
+    if len(found) == 1:
+        return found[0]
     return np.concatenate(found) if found else np.zeros((0, len(block.weights)))
 
 
@@ -198,15 +205,18 @@ def _means(state: Factored, domain: Domain, parts: Sequence[Part]) -> tuple[Ints
     names = tuple(name for name in state.touched if name in touched)
     splits.sort(key=lambda split: max(map(names.index, split.tensor.names), default=-1))
     splits.reverse()
-    ids = np.zeros(1, np.int64)
+    ids = _ONE
     for _, listed in splits:
-        ids = (ids[:, None] + listed).reshape(-1)
+        if listed is not _ONE:
+            ids = (ids[:, None] + listed).reshape(-1)
         if len(ids) > state.most:
             raise Entangled(f"the groups are more than {state.most:,}")
     if math.prod(state.tree.shape(names)) <= _JOINT:
         means = _summed_up(Tensor(names, state.joint(names)), splits)
     else:
         means = _contracted(state.parts(names), splits)
+    if ids is _ONE:
+        return ids, means
     order = np.argsort(ids, kind="stable")
     return ids[order], means[order]
 

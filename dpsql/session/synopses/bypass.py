@@ -17,7 +17,6 @@ other is another: what is known of one kind says nothing of the other.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -32,7 +31,6 @@ from dpsql.accounting.kept.synopses import Synopsis
 from dpsql.domain import Domain
 from dpsql.mechanisms.intervals.uncertain import Floats
 from dpsql.mechanisms.reuse.archive import Archive
-from dpsql.mechanisms.reuse.kept import Columns
 from dpsql.mechanisms.reuse.linked import columns
 from dpsql.mechanisms.synopses.expectation import answers
 from dpsql.mechanisms.synopses.factors import Factored
@@ -120,8 +118,11 @@ class Record:
 
 def record_of(session: Session, synopsis: Synopsis, workload: Workload) -> Record:
     """What a session saw of guesses of this kind."""
-    kind = synopsis.dataset, synopsis.name, _apart(synopsis.sets, columns(workload))
-    return session._learned.records.setdefault(kind, Record())
+    asked = columns(workload)
+    apart = all(len(group & asked) < 2 for group in synopsis.linked)  # and taken as independent
+    kind = synopsis.dataset, synopsis.name, apart
+    known = session._learned.records
+    return known.get(kind) or known.setdefault(kind, Record())
 
 
 def foreseen(
@@ -148,16 +149,6 @@ def foreseen(
         f" themselves, which makes {figure(off)} rows here, far beyond the {told.threshold:,} that"
         " a gate would be asked about, so none was"
     )
-
-
-@functools.lru_cache(_KEPT)
-def _apart(sets: tuple[tuple[str, ...], ...], asked: Columns) -> bool:
-    """Whether no tables link any columns of a question: the model takes these as independent."""
-    groups: list[set[str]] = []
-    for names in sets:
-        met = [group for group in groups if group & set(names)]
-        groups = [group for group in groups if group not in met] + [set(names).union(*met)]
-    return all(len(group & asked) < 2 for group in groups)
 
 
 def _codes(whole: Domain, domain: Domain) -> dict[str, NDArray[np.int64]]:
