@@ -21,7 +21,7 @@ from dpsql.mechanisms.intervals.functions import MONOTONE, cast
 from dpsql.mechanisms.intervals.noises import Alike, Noise, Slopes, size
 from dpsql.mechanisms.intervals.quantile import simultaneous
 from dpsql.mechanisms.intervals.ratio import Ratio
-from dpsql.mechanisms.intervals.rounded import steps
+from dpsql.mechanisms.intervals.rounded import nearest, steps
 from dpsql.mechanisms.intervals.uncertain import CONSTANT, Bools, Floats, Form, Uncertain
 from dpsql.mechanisms.intervals.variance import Parts
 from dpsql.query.estimators import Count, Estimator, Mean, Spread, Sum
@@ -253,8 +253,7 @@ class Answers:
             if width.denominator != 1:  # a bound that is no multiple of the weights
                 return _over(whole - float(width), below), _over(whole + float(width), below)
             exact = whole if width < _SAFE else whole.astype(object)
-            width = int(width)
-            return _over(exact - width, below), _over(exact + width, below)
+            return _over(exact - int(width), below), _over(exact + int(width), below)
 
         parts = frozenset([_name(form)] if gradient else [])
         return Uncertain(_over(whole, below), gradient, bounds, parts, linear=form)
@@ -334,17 +333,18 @@ class Answers:
         """A number of rows: whole, so that ends of a finer measure move inwards."""
         form = {weight: _ONE}
         noisy, factor = self._noisy[:, weight], self._factors[weight]
+        shown = nearest(noisy, factor)
 
         def bounds(level: float) -> tuple[Floats, Floats]:
             half: Any = self._noise.half(form, level)  # of the answers, which count `factor` a row
-            nearest = (noisy + factor // 2) // factor
             if isinstance(half, np.ndarray):
                 middle = self._centre[:, weight]
                 low, high = np.ceil((middle - half) / factor), np.floor((middle + half) / factor)
             else:
-                half = int(half)
-                low, high = -((half - noisy) // factor), (noisy + half) // factor
-            ends = np.array([np.fmin(low, nearest), np.fmax(high, nearest)], np.float64)
+                low, high = noisy - int(half), noisy + int(half)
+                if factor > 1:
+                    low, high = -(-low // factor), high // factor
+            ends = np.array([np.fmin(low, shown), np.fmax(high, shown)], np.float64)
             least, most = self._ends  # np.clip takes five times as long
             return tuple(np.minimum(np.maximum(ends, least), most))
 

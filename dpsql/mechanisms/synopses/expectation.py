@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -31,8 +30,7 @@ _JOINT = 1 << 16  # cells of a joint distribution that is formed, and kept, for 
 # -- parts of a query ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class Part(NamedTuple):
     """What a query multiplies on some columns: a condition, weights, or the groups of a key."""
 
     domain: Domain

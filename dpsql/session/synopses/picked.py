@@ -286,10 +286,11 @@ def refused(compiled: Compiled, synopsis: Synopsis) -> str:
     workload, dataset = compiled.workload, compiled.bound.dataset
     if workload.size > _GUESSES:
         return f"a gate is asked about at most {_GUESSES} guesses of a statement"
-    each, unit = list(queries(workload)), count_unit(dataset)
+    each = list(queries(workload))
     if any(None in listed for query in each for listed in families(query)):
         return "a query depends on more cells of its columns than can be kept"
-    if any(moved(query, dataset).largest > unit for query in each):
+    most = max((moved(query, dataset).largest for query in each), default=0)
+    if most > 1 and most > count_unit(dataset):  # which is 1 at least
         return "a gate is asked about counts, and this statement adds up values"
     if synopsis.step != TABLES and workload.size > 1:
         return f"it learns by {synopsis.step} steps, from one count at a time"
