@@ -396,5 +396,5 @@ def _name(form: Form) -> frozenset[tuple[int, Fraction]]:
 
 def _over(whole: NDArray[Any], below: int) -> Floats:
     """Integers over a denominator, each rounded once while both fit 53 bits."""
-    found: Floats = whole.astype(np.float64) / float(below)
-    return found
+    found: Floats = whole.astype(np.float64)
+    return found if below == 1 else found / float(below)

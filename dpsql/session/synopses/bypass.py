@@ -17,9 +17,10 @@ other is another: what is known of one kind says nothing of the other.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -95,7 +96,11 @@ class Record:
         return self._median if enough else 0.0
 
     def off(
-        self, workload: Workload, guesses: Sequence[Floats], state: Factored, threshold: int
+        self,
+        workload: Workload,
+        guesses: Sequence[Floats],
+        state: Callable[[], Factored],
+        threshold: int,
     ) -> float:
         """What some guess of a workload is predicted to be off, in rows, if far; else 0."""
         ratio, far = self.ratio, FAR * threshold
@@ -106,7 +111,7 @@ class Record:
         if not names or domain.cells > CELLS:
             return 0.0
         try:
-            (table,) = answers(state, marginal(domain).workload)
+            (table,) = answers(state(), marginal(domain).workload)
         except Entangled:
             return 0.0
         squares = np.rint(table.reshape(-1) ** 2).astype(np.int64)
@@ -138,9 +143,7 @@ def foreseen(
 
     What was `found` is of such guesses. What is measured for the synopsis is held by its user.
     """
-    if not found.ratio:
-        return ""
-    state = held.fit(session, compiled.bound.dataset, archive, synopsis)
+    state = functools.partial(held.fit, session, compiled.bound.dataset, archive, synopsis)
     off = found.off(compiled.workload, guesses, state, told.threshold)
     if not off:
         return ""
