@@ -242,8 +242,7 @@ class Answers:
     def _form(self, form: Form) -> Uncertain:
         form = {w: c for w, c in form.items() if c != 0}
         whole, below = self._whole(form)
-        ones = np.ones(len(whole))
-        gradient = {w: float(c) * ones for w, c in form.items() if w != CONSTANT}
+        gradient = {w: float(c) for w, c in form.items() if w != CONSTANT}
 
         def bounds(level: float) -> tuple[Floats, Floats]:
             half = self._half(form, level)
@@ -349,8 +348,7 @@ class Answers:
             return tuple(np.minimum(np.maximum(ends, least), most))
 
         value = np.maximum(_over(noisy, factor), self._ends[0])
-        gradient = {weight: np.ones(len(noisy))}
-        return Uncertain(value, gradient, bounds, frozenset([_name(form)]), linear=form)
+        return Uncertain(value, {weight: 1.0}, bounds, frozenset([_name(form)]), linear=form)
 
     def _spread(self, spread: Spread) -> Uncertain:
         weights = (spread.low, spread.middle, spread.high)
