@@ -224,11 +224,12 @@ def _summed_up(joint: Tensor, splits: Sequence[Split]) -> Floats:
     no two of them share a column; that of the last axis first."""
     names, table = list(joint.names), joint.table
     for tensor, listed in splits:
-        axes = [names.index(name) for name in tensor.names]
-        names = [name for name in names if name not in tensor.names]
-        if len(listed) == 1 and axes == [len(names)]:
+        if len(listed) == 1 and names and tensor.names == (names[-1],):
+            names.pop()
             table = table @ tensor.table[:, 0]  # tensordot takes five times as long
         else:
+            axes = [names.index(name) for name in tensor.names]
+            names = [name for name in names if name not in tensor.names]
             table = np.tensordot(table, tensor.table, axes=(axes, range(len(axes))))
             names.append("")  # the groups
     return np.asarray(table).reshape(-1)
