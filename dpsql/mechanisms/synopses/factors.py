@@ -63,7 +63,7 @@ class Factored:
         """The number of codes in each atom, by column."""
         return {name: np.bincount(self.atoms[name]) for name in self.touched}
 
-    @property
+    @cached_property
     def touched(self) -> Names:
         return tuple(name for name in self.domain.names if name in self.atoms)
 
