@@ -18,6 +18,7 @@ misfits' squares, each divided by v + m / tau, add up to their number (Paule and
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -164,12 +165,16 @@ def tractable(
 ) -> tuple[list[NoisyTable], list[NoisyTable]]:
     """Tables that can be fitted together, and those left out, which answer by themselves.
 
-    Small ones first, by columns and then by cells: each is taken where its junction tree with those
-    before it has no more than `most` cells.
+    All, where their junction tree has no more than `most` cells; else small ones first, by columns
+    and then by cells: each is taken where the tree with those before it has no more.
     """
     taken: list[NoisyTable] = []
     left: list[NoisyTable] = []
-    for table in sorted(tables, key=lambda t: (len(t.names), t.values.size)):
+    listed = sorted(tables, key=lambda t: (len(t.names), t.values.size))
+    with contextlib.suppress(Entangled):
+        layout(domain, listed, most)
+        return listed, []
+    for table in listed:
         try:
             layout(domain, [*taken, table], most)
         except Entangled:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.domain import Domain
-from dpsql.mechanisms.synopses.contraction import Tensor, contracted
+from dpsql.mechanisms.synopses.contraction import Tensor
 from dpsql.mechanisms.synopses.factors import Factored
 from dpsql.mechanisms.synopses.junction import Entangled, Floats
 from dpsql.query.linear import Block, TableOf, Term, Weight, Workload, classes, product
@@ -25,6 +25,7 @@ Ints = NDArray[np.int64]
 
 _ONE = np.zeros(1, np.int64)  # the id of the one group there is
 _JOINT = 1 << 16  # cells of a joint distribution that is formed, and kept, for a query
+_SPREAD = 1 << 12  # the same where several cliques are to be joined for it
 
 
 # -- parts of a query ------------------------------------------------------------------------------
@@ -209,10 +210,11 @@ def _means(state: Factored, domain: Domain, parts: Sequence[Part]) -> tuple[Ints
             ids = (ids[:, None] + listed).reshape(-1)
         if len(ids) > state.most:
             raise Entangled(f"the groups are more than {state.most:,}")
-    if math.prod(state.tree.shape(names)) <= _JOINT:
+    most = _JOINT if state.tree.home(names) is not None else _SPREAD
+    if math.prod(state.tree.shape(names)) <= most:
         means = _summed_up(Tensor(names, state.joint(names)), splits)
     else:
-        means = _contracted(state.parts(names), splits)
+        means = _contracted(state, splits)
     if ids is _ONE:
         return ids, means
     order = np.argsort(ids, kind="stable")
@@ -235,9 +237,10 @@ def _summed_up(joint: Tensor, splits: Sequence[Split]) -> Floats:
     return np.asarray(table).reshape(-1)
 
 
-def _contracted(given: Sequence[Tensor], splits: Sequence[Split]) -> Floats:
-    """The same of a distribution that is too large to be formed, by parts of it."""
-    tensors, kept = list(given), []
+def _contracted(state: Factored, splits: Sequence[Split]) -> Floats:
+    """The same of a joint distribution that is too large to be formed."""
+    tensors: list[Tensor] = []
+    kept: list[str] = []
     for at, (tensor, listed) in enumerate(splits):
         if len(listed) > 1:
             axis = f"group {at}\0"  # the name of no column
@@ -245,7 +248,7 @@ def _contracted(given: Sequence[Tensor], splits: Sequence[Split]) -> Floats:
             tensors.append(Tensor((*tensor.names, axis), tensor.table))
         else:
             tensors.append(Tensor(tensor.names, tensor.table[..., 0]))
-    return contracted(tensors, tuple(kept)).reshape(-1)
+    return state.sums(tensors, tuple(kept)).reshape(-1)
 
 
 # -- a query as a table ----------------------------------------------------------------------------
