@@ -204,7 +204,7 @@ class Ledger:
 
         def change(page: Page) -> tuple[Receipt, list[tuple[Purse, Known]]]:
             at, seq = _now(), page.last() + 1
-            paying = payers.payers(page, user, dataset, at)
+            paying = payers.payers(page, user, dataset, lambda: at)
             if grant is not None and paying[0].grant != grant:
                 raise Regranted(f"{user} has another grant on {dataset}; nothing was charged")
             first_of = payers.newly_about(paying[-1].purse, people)
@@ -259,7 +259,7 @@ class Ledger:
         check_names(user, dataset)
 
         def question(page: Page) -> Rise:
-            course = Course(self._states, page, payers.payers(page, user, dataset, _now()))
+            course = Course(self._states, page, payers.payers(page, user, dataset, _now))
             payers.newly_about(course.paying[-1].purse, people)
             for one, told in ((event, footprint), *then):
                 course.pay(Price.of(one), told, snapshot)
@@ -275,7 +275,7 @@ class Ledger:
         check_names(user, dataset)
 
         def question(page: Page) -> Balance:
-            return payers.balance(payers.payers(page, user, dataset, _now()))
+            return payers.balance(payers.payers(page, user, dataset, _now))
 
         return self._until_ended(lambda: self._book.read(question))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dpsql.accounting.book import Page
@@ -40,13 +40,12 @@ class Ended(NoGrant):
         self.grant, self.at = grant, at
 
 
-def payers(page: Page, user: str, dataset: str, clock: str) -> list[Payer]:
+def payers(page: Page, user: str, dataset: str, clock: Callable[[], str]) -> list[Payer]:
     """Who pays for what `user` asks of `dataset`, the cap last.
 
     The user's own purse is first, or, without a grant, the last but one. Raises NoGrant without any
     grant, and for a group that has none in force by the clock or the latest time that is known.
     """
-    now = max(clock, page.seen())
     found: list[tuple[Purse, Grant]] = []
     own = page.purse(user, dataset)
     if own is not None and own.grant is not None:
@@ -61,9 +60,11 @@ def payers(page: Page, user: str, dataset: str, clock: str) -> list[Payer]:
         found.append((group, group.grant))
     if not found:
         raise absent(user, dataset)
-    for _, grant in found:
+    for grant in [grant for _, grant in found if grant.until]:  # else the time is nothing to it
+        at = clock()
+        now = max(at, page.seen())
         if grant.ended(now):
-            raise Ended(grant, now, _ended(grant, now, clock))
+            raise Ended(grant, now, _ended(grant, now, at))
     cap = cap_of(page, dataset)
     if cap.grant is None:
         raise LedgerError(

@@ -257,12 +257,12 @@ def _level(compiled: Compiled, confidence: float) -> tuple[float, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Of one output, a group each: standard errors, ends, and where it says nothing."""
+    """Of one output, a group each: standard errors, ends, and where it says nothing, if it does."""
 
     stderr: Floats
     low: Floats
     high: Floats
-    doubtful: NDArray[np.bool_]
+    doubtful: NDArray[np.bool_] | None
 
 
 def _errors(
@@ -279,14 +279,16 @@ def _errors(
             for grid in grids:
                 grid.append(nothing)
             continue
-        for at in found.doubtful[order].nonzero()[0].tolist():
-            rows[at] = (*rows[at][:column], None, *rows[at][column + 1 :])
-            withheld += 1
-        empty = np.fromiter((row[column] is None for row in rows), bool, len(rows))
-        stderr, low, high = found.stderr[order], found.low[order], found.high[order]
-        grids[0].append(_masked(stderr, empty | ~np.isfinite(stderr)))
-        grids[1].append(_masked(low, np.isnan(low)))
-        grids[2].append(_masked(high, np.isnan(high)))
+        if found.doubtful is not None:
+            for at in found.doubtful[order].nonzero()[0].tolist():
+                rows[at] = (*rows[at][:column], None, *rows[at][column + 1 :])
+                withheld += 1
+        errors = zip(rows, found.stderr[order].tolist(), strict=True)
+        grids[0].append(
+            [e if math.isfinite(e) and row[column] is not None else None for row, e in errors]
+        )
+        for grid, ends in ((grids[1], found.low), (grids[2], found.high)):
+            grid.append([None if math.isnan(end) else end for end in ends[order].tolist()])
     lines = [tuple(zip(*grid, strict=True)) for grid in grids]
     return tuple(rows), (lines[0], lines[1], lines[2]), withheld
 
@@ -304,32 +306,25 @@ def _reaching(rows: Sequence[Row], ends: Lines, farther: Callable[..., float]) -
     )
 
 
-def _masked(values: Floats, out: NDArray[np.bool_]) -> list[float | None]:
-    """The values, None where `out` says so."""
-    pairs = zip(values.tolist(), out.tolist(), strict=True)
-    return [None if hidden else value for value, hidden in pairs]
-
-
 def _column(
     compiled: Compiled,
     interval: Callable[[int, Expr], tuple[Floats, Floats, Floats, Bools | None] | None],
     column: int,
 ) -> _Column | None:
     """The errors of one output in every group of every SELECT; None where it has none."""
-    found = []
-    known = False
-    for at, select in enumerate(compiled.selects):
-        size = select.groups.size
-        part = interval(at, select.bound.items[column][0])
-        if part is None:
-            empty = np.full(size, np.nan)
-            found.append((empty, empty, empty, np.zeros(size, bool)))
-            continue
-        known = True
-        stderr, low, high, doubtful = part
-        found.append((stderr, low, high, np.zeros(size, bool) if doubtful is None else doubtful))
-    if not known:
+    parts = [
+        interval(at, select.bound.items[column][0]) for at, select in enumerate(compiled.selects)
+    ]
+    if len(parts) == 1:
+        return None if parts[0] is None else _Column(*parts[0])
+    if not any(parts):
         return None
+    found = []
+    for select, part in zip(compiled.selects, parts, strict=True):
+        empty = np.full(select.groups.size, np.nan)
+        stderr, low, high, doubtful = part or (empty, empty, empty, None)
+        nowhere = np.zeros(select.groups.size, bool)
+        found.append((stderr, low, high, nowhere if doubtful is None else doubtful))
     stderr, low, high, doubtful = (np.concatenate(pieces) for pieces in zip(*found, strict=True))
     return _Column(stderr, low, high, doubtful)
 

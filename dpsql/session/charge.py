@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 
@@ -33,9 +34,13 @@ class Charge:
 
     def __init__(self, ledger: Ledger, before: Balance, earlier: int = 0) -> None:
         self._earlier = earlier
-        self._ledger, self._before, self.token = ledger, before, os.urandom(12).hex()
+        self._ledger, self._before = ledger, before
         self._terms = Terms.of(before.grant)
         self._price: Price | None = None
+
+    @functools.cached_property
+    def token(self) -> str:
+        return os.urandom(12).hex()
 
     def take(self, receipt: Receipt) -> None:
         """Keep what the receipt says was paid."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -141,6 +142,7 @@ def nothing(terms: Terms) -> Cost:
     return Cost(0.0, 0.0, terms.delta)
 
 
+@functools.lru_cache(64)  # free answers leave it as it is
 def budget(balance: Balance) -> Budget:
     """A purse's balance as people read it."""
     grant, terms = balance.grant, Terms.of(balance.grant)

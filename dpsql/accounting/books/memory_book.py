@@ -102,8 +102,8 @@ class _MemoryPage:
         return Tip.of(newest) if isinstance(newest, Entry) else None
 
     def seen(self) -> str:
-        newest = self.tip()
-        return "" if newest is None else newest.seen
+        newest = self._kept.get(NEWEST)
+        return newest.seen if isinstance(newest, Entry) else ""
 
     def footprints(self, user: str, dataset: str, after: int) -> Sequence[Entry]:
         found = []

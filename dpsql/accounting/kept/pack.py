@@ -20,8 +20,11 @@ _SMALL = 1 << 10  # bytes that are not compressed: they fit a page of the ledger
 _PLAIN = b"\0"  # before these; no stream of zlib begins so
 
 
-def pack(tree: Tree) -> bytes:
-    """Dictionaries, lists, text, integers and int64 arrays as bytes."""
+def pack(tree: Tree, *, plain: bool = False) -> bytes:
+    """Dictionaries, lists, text, integers and int64 arrays as bytes.
+
+    `plain`, they are not compressed, which takes longer than to write them.
+    """
     arrays: list[bytes] = []
 
     def mark(array: object) -> dict[str, tuple[int, ...]]:
@@ -32,7 +35,7 @@ def pack(tree: Tree) -> bytes:
 
     text = json.dumps(tree, separators=(",", ":"), default=mark).encode()
     data = struct.pack("<I", len(text)) + text + b"".join(arrays)
-    if len(data) >= _SMALL:
+    if len(data) >= _SMALL and not plain:
         return compressed(data, _LEVEL)
     return _PLAIN + struct.pack("<I", zlib.crc32(data)) + data
 

@@ -57,7 +57,7 @@ class Reads:
         """
 
         def question(page: Page) -> Rise:
-            course = Course(self._states, page, payers.payers(page, user, dataset, now()))
+            course = Course(self._states, page, payers.payers(page, user, dataset, now))
             for seq in seqs:
                 source = _source(page, dataset, seq)
                 footprint = _footprint(source) if source.footprint else None
@@ -127,7 +127,7 @@ class Reads:
 
     def _step(self, page: Page, user: str, dataset: str, seq: int) -> _Step:
         source = _source(page, dataset, seq)
-        paying = payers.payers(page, user, dataset, now())
+        paying = payers.payers(page, user, dataset, now)
         number, price = page.last() + 1, source.price or NOTHING
         due: list[tuple[payers.Payer, Price, Trial | None]] = []
         after = []

@@ -28,7 +28,7 @@ _READ = 64
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Synopsis:
     """A synopsis of a dataset's snapshot.
 
@@ -69,6 +69,15 @@ class Synopsis:
             raise ValueError("not a synopsis: no text")
         if any(type(number) is not int or number < 0 for number in numbers):
             raise ValueError("not a synopsis: no whole number")
+
+    @functools.cached_property
+    def linked(self) -> tuple[frozenset[str], ...]:
+        """The columns that its tables link, directly or through others: those of each group."""
+        groups: list[frozenset[str]] = []
+        for names in map(frozenset, self.sets):
+            met = [group for group in groups if group & names]
+            groups = [group for group in groups if group not in met] + [names.union(*met)]
+        return tuple(groups)
 
     def may_ask(self, user: str) -> bool:
         """Whether the one who bought it lets `user` ask it."""

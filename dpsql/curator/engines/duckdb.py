@@ -201,9 +201,11 @@ class DuckDBEngine:
         if self._source.connection.forked:
             raise SourceError(f"{what} was opened before a fork: open it again after it")
         stamp = self._source.files.stamp()
+        if stamp == self._source.stamp:
+            return False
         if not stamp.same_file(self._source.stamp):
             raise SourceError(f"{what} changed after it was opened: open it again")
-        return stamp != self._source.stamp
+        return True
 
     def _failure(self, fault: Fault) -> BaseException:
         what = self._source.files.what

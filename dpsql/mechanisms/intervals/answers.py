@@ -21,12 +21,13 @@ from dpsql.mechanisms.intervals.functions import MONOTONE, cast
 from dpsql.mechanisms.intervals.noises import Alike, Noise, Slopes, size
 from dpsql.mechanisms.intervals.quantile import simultaneous
 from dpsql.mechanisms.intervals.ratio import Ratio
-from dpsql.mechanisms.intervals.rounded import steps
+from dpsql.mechanisms.intervals.rounded import nearest, steps
 from dpsql.mechanisms.intervals.uncertain import CONSTANT, Bools, Floats, Form, Uncertain
 from dpsql.mechanisms.intervals.variance import Parts
 from dpsql.query.estimators import Count, Estimator, Mean, Spread, Sum
 from dpsql.query.expr import Call, Cast, Const, Expr, Op, Slot
 
+_ONE = Fraction(1)
 _SAFE = 1 << 62
 _HIGHEST_POWER = 4
 
@@ -241,19 +242,17 @@ class Answers:
     def _form(self, form: Form) -> Uncertain:
         form = {w: c for w, c in form.items() if c != 0}
         whole, below = self._whole(form)
-        ones = np.ones(len(whole))
-        gradient = {w: float(c) * ones for w, c in form.items() if w != CONSTANT}
+        gradient = {w: float(c) for w, c in form.items() if w != CONSTANT}
 
         def bounds(level: float) -> tuple[Floats, Floats]:
             half = self._half(form, level)
-            if not isinstance(half, Fraction | int):
+            if isinstance(half, np.ndarray):
                 return self._around(form, half, _over(whole, below))
             width = half * below
             if width.denominator != 1:  # a bound that is no multiple of the weights
                 return _over(whole - float(width), below), _over(whole + float(width), below)
             exact = whole if width < _SAFE else whole.astype(object)
-            width = int(width)
-            return _over(exact - width, below), _over(exact + width, below)
+            return _over(exact - int(width), below), _over(exact + int(width), below)
 
         parts = frozenset([_name(form)] if gradient else [])
         return Uncertain(_over(whole, below), gradient, bounds, parts, linear=form)
@@ -331,25 +330,25 @@ class Answers:
 
     def _count(self, weight: int) -> Uncertain:
         """A number of rows: whole, so that ends of a finer measure move inwards."""
-        form = {weight: Fraction(1)}
+        form = {weight: _ONE}
         noisy, factor = self._noisy[:, weight], self._factors[weight]
+        shown = nearest(noisy, factor)
 
         def bounds(level: float) -> tuple[Floats, Floats]:
             half: Any = self._noise.half(form, level)  # of the answers, which count `factor` a row
-            nearest = (noisy + factor // 2) // factor
-            if isinstance(half, Fraction | int):
-                half = int(half)
-                low, high = -((half - noisy) // factor), (noisy + half) // factor
-            else:
+            if isinstance(half, np.ndarray):
                 middle = self._centre[:, weight]
                 low, high = np.ceil((middle - half) / factor), np.floor((middle + half) / factor)
-            ends = np.array([np.fmin(low, nearest), np.fmax(high, nearest)], np.float64)
+            else:
+                low, high = noisy - int(half), noisy + int(half)
+                if factor > 1:
+                    low, high = -(-low // factor), high // factor
+            ends = np.array([np.fmin(low, shown), np.fmax(high, shown)], np.float64)
             least, most = self._ends  # np.clip takes five times as long
             return tuple(np.minimum(np.maximum(ends, least), most))
 
         value = np.maximum(_over(noisy, factor), self._ends[0])
-        gradient = {weight: np.ones(len(noisy))}
-        return Uncertain(value, gradient, bounds, frozenset([_name(form)]), linear=form)
+        return Uncertain(value, {weight: 1.0}, bounds, frozenset([_name(form)]), linear=form)
 
     def _spread(self, spread: Spread) -> Uncertain:
         weights = (spread.low, spread.middle, spread.high)
@@ -395,5 +394,5 @@ def _name(form: Form) -> frozenset[tuple[int, Fraction]]:
 
 def _over(whole: NDArray[Any], below: int) -> Floats:
     """Integers over a denominator, each rounded once while both fit 53 bits."""
-    found: Floats = whole.astype(np.float64) / float(below)
-    return found
+    found: Floats = whole.astype(np.float64)
+    return found if below == 1 else found / float(below)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dpsql.accounting.events import Law
 from dpsql.mechanisms.intervals.answers import Answers
 from dpsql.mechanisms.intervals.noises import Noise
+from dpsql.mechanisms.intervals.rounded import nearest
 from dpsql.mechanisms.intervals.uncertain import Uncertain
 from dpsql.query.compile import CompiledSelect
 from dpsql.query.estimators import Count, Mean, Spread, Sum
@@ -45,11 +46,11 @@ def estimate(
         slot = Slot(f"a{index}")
         match estimator:
             case Count(weight=weight):
-                counts = _nearest(noisy[:, weight], factors[weight]).astype(np.int64)
+                counts = nearest(noisy[:, weight], factors[weight]).astype(np.int64)
                 found.append(Values("BIGINT", np.maximum(counts, 0) if clamp else counts))
             case Sum(weight=weight, unit=unit, type=type_):
                 if estimator.exact:
-                    found.append(_sum(_nearest(noisy[:, weight], factors[weight]), unit, type_))
+                    found.append(_sum(nearest(noisy[:, weight], factors[weight]), unit, type_))
                 else:
                     found.append(Values("DOUBLE", _known(values.of(slot)).value))
             case Mean() | Spread():
@@ -64,11 +65,6 @@ def estimate(
 def _known(value: Uncertain | None) -> Uncertain:
     assert value is not None
     return value
-
-
-def _nearest(noisy: NDArray[Any], factor: int) -> NDArray[Any]:
-    """noisy / factor, rounded to the nearest whole number, exactly."""
-    return (noisy + factor // 2) // factor if factor != 1 else noisy
 
 
 def _sum(whole: NDArray[Any], unit: Fraction, type_: str) -> Values:

@@ -194,6 +194,9 @@ class Bounded:
         return self.moment(slopes, slopes)
 
     def half(self, form: Mapping[int, Fraction], level: float) -> Fraction:
+        if len(form) == 1:
+            (only,) = form.values()
+            return abs(only) * self.most
         return self.most * sum((abs(c) for c in form.values()), Fraction(0))
 
     def reach(self, level: float, terms: int) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,11 @@ Steps: TypeAlias = Mapping[int, int]  # of an answer that is shown in so many un
 SURE, _MOST = 0.006, 1.0
 _TERMS = 12
 _SUMMED, _REACH = 512.0, 40.0  # stddev up to which atoms are summed, and stddevs that are
+
+
+def nearest(noisy: NDArray[Any], factor: int) -> NDArray[Any]:
+    """noisy / factor, rounded to the nearest whole number, exactly."""
+    return (noisy + factor // 2) // factor if factor != 1 else noisy
 
 
 def rounded(variance: Floats) -> Floats:
@@ -56,7 +61,7 @@ def in_multiples(law: Law, step: int) -> float:
         return float(to_multiples(np.array(sigma**2), step))
     radius = math.ceil(_REACH * sigma) + 2
     points = np.arange(-radius, radius + 1)
-    shown = (points + step // 2) // step * float(step)
+    shown = nearest(points, step) * float(step)
     return float(atoms(law, radius) @ shown**2)
 
 

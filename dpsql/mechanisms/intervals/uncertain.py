@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
-Gradient: TypeAlias = "dict[int, Floats]"
+Gradient: TypeAlias = "Mapping[int, float | Floats]"  # one for all groups, or one a group
 Bounds: TypeAlias = "Callable[[float], tuple[Floats, Floats]]"
 Doubt: TypeAlias = "Callable[[float], Bools]"
 Form: TypeAlias = "Mapping[int, Fraction]"  # coefficients of answers; -1 is the constant
@@ -216,7 +216,7 @@ def _both(
 
 
 def _gradient(parts: list[tuple[Uncertain, Floats]]) -> Gradient:
-    found: Gradient = {}
+    found: dict[int, Floats] = {}
     for part, slope in parts:
         for weight, inner in part.gradient.items():
             found[weight] = found.get(weight, np.zeros_like(slope)) + inner * slope

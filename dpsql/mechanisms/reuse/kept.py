@@ -214,12 +214,12 @@ class Kept:
         measured: where they change, some of those do as well, and where they link columns, some
         of those are about all of these.
         """
+        if not self._links(frozenset(family.classes)) and interacts(family):
+            return False  # first, for that is soon seen of most questions
         for name, classes in family.classes.items():
             told = self._told_apart(name)
             if told is None or not _coarser(classes, told):
                 return False
-        if not self._links(frozenset(family.classes)) and interacts(family):
-            return False
         return not any(
             (changes(family, name) & ~self._changed(name)).any() for name in family.classes
         )

@@ -53,6 +53,8 @@ def interacts(family: Family) -> bool:
     """
     if len(family.origin) != 1:
         return False  # not looked at
+    if np.count_nonzero(family.weights) == 1:
+        return True  # what is 0 but in one cell changes along all columns there
     found = family.weights.reshape(family.shape)  # 0 where nobody is counted
     for axis in range(found.ndim):
         found = np.diff(found, axis=axis)

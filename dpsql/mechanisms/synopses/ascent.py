@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsql.mechanisms.synopses.descent import Point, least
-from dpsql.mechanisms.synopses.junction import Floats
+from dpsql.mechanisms.synopses.junction import Calibration, Floats
 from dpsql.mechanisms.synopses.layout import Layout
 from dpsql.mechanisms.synopses.noisy import NoisyTable
 
 GAP = 1e-3  # for each cell that was measured: 4.5 % of a standard error
+_STEPS, _LAST = 20, 1e-7  # a last step: what is left is as its square
 _NEWTON, _SHIFTS = 8, 60
 _EVEN = 1e-9  # of the rows
 _TINY = 1e-9  # rows
-_FAINT = 200.0
+_FAINT, _HUGE = 200.0, 700.0
 _DESCENT = 50
+
+Seen: TypeAlias = "NDArray[np.bool_] | bool"
 
 
 def climbed(
@@ -38,36 +43,69 @@ def climbed(
 
     `logs` are those of the distribution that has them.
     """
-    listed, left = list(known), list(new)
+    climb, left = _Climb(place, total, known, logs, tau), list(new)
     while True:
-        chances, _ = place.summed(logs, listed)
-        gaps = [
-            _gap(table, total * chance, known[table], tau)
-            for table, chance in zip(listed, chances, strict=True)
-        ]
-        each = [gap / cells(table) for table, gap in zip(listed, gaps, strict=True)]
-        at = listed.index(left.pop(0)) if left else int(np.argmax(each))
-        if not steps or each[at] <= GAP:
-            return math.fsum(gaps)
+        climb.renew()
+        each = [gap / cells(table) for table, gap in climb.gaps.items()]
+        table = left.pop(0) if left else climb.tables[int(np.argmax(each))]
+        if not steps or climb.gaps[table] <= GAP * cells(table):
+            return math.fsum(climb.gaps.values())
         steps -= 1
-        table = listed[at]
-        beside = _beside(place, logs, table, known[table], chances[at])
-        theta = best(total, table, beside, tau, chances[at], known[table])
-        logs = place.added(logs, {table: theta - known[table]})
-        known[table] = theta
+        climb.step(table)
 
 
-def _beside(
-    place: Layout, logs: list[Floats], table: NoisyTable, theta: Floats, chances: Floats
-) -> Floats:
-    """The chances of a table's cells without its potential."""
-    turned = float(theta.max()) - theta
-    if not float(turned.max()) <= _FAINT:  # cells may have no chance that could be told
-        (chances,), _ = place.summed(place.added(logs, {table: turned}), [table])
-    else:
-        chances = chances * np.exp(turned)
-    found: Floats = chances / chances.sum()
-    return found
+class _Climb:
+    """What is known of the potentials, and the chances and the gap of each table beside them.
+
+    A step changes those of tables that hang together with its own.
+    """
+
+    def __init__(
+        self,
+        place: Layout,
+        total: float,
+        known: dict[NoisyTable, Floats],
+        logs: list[Floats],
+        tau: float,
+    ) -> None:
+        self.place, self.total, self.known, self.tau = place, total, known, tau
+        self.tables = list(known)
+        self.calibration = Calibration(place.tree, logs)
+        self.chances: dict[NoisyTable, Floats] = {}
+        self.gaps = dict.fromkeys(known, 0.0)
+        self._within: list[list[NoisyTable]] = [[] for _ in place.tree.cliques]
+        for table in known:
+            self._within[place.homes[table]].append(table)
+
+    def renew(self) -> None:
+        """Sum what has changed."""
+        lattices = self.place.lattices(tuple(self.tables))
+        for clique, belief in self.calibration.renewed().items():
+            down = lattices[clique].down(belief)
+            for table in self._within[clique]:
+                chances = self.place.gathered(table, down[table.names])
+                self.chances[table] = chances
+                self.gaps[table] = _gap(table, self.total * chances, self.known[table], self.tau)
+
+    def step(self, table: NoisyTable) -> None:
+        """Give a table its best potential."""
+        now, known = self.chances[table], self.known[table]
+        theta = potential(self.total, table, self._beside(table), self.tau, now, known)
+        more = self.place.spread(table, theta - known)
+        self.calibration.multiply(table.names, more)
+        self.known[table] = theta
+
+    def _beside(self, table: NoisyTable) -> Floats:
+        """The chances of a table's cells without its potential."""
+        chances, theta = self.chances[table], self.known[table]
+        turned = float(theta.max()) - theta
+        if not float(turned.max()) <= _FAINT:  # cells may have no chance that could be told
+            logs = self.place.added(self.calibration.logs, {table: turned})
+            (chances,), _ = self.place.summed(logs, [table])
+        else:
+            chances = chances * np.exp(turned)
+        found: Floats = chances / chances.sum()
+        return found
 
 
 def _gap(table: NoisyTable, guess: Floats, theta: Floats, tau: float) -> float:
@@ -76,10 +114,10 @@ def _gap(table: NoisyTable, guess: Floats, theta: Floats, tau: float) -> float:
     off = off + tau * table.variance * theta
     if table.seen is not None:
         off = off * table.seen
-    return float((off**2).sum()) / table.variance / 2
+    return float(np.vdot(off, off)) / table.variance / 2
 
 
-def best(
+def potential(
     total: float, table: NoisyTable, chances: Floats, tau: float, now: Floats, theta: Floats
 ) -> Floats:
     """The best theta of a table beside the others, in whose distribution its cells have these
@@ -90,7 +128,9 @@ def best(
     """
     if not table.centred or table.values.ndim == 1:
         return alone(total, table, chances, tau, now)
-    logs, pull = np.log(chances + _TINY / total), tau * table.variance
+    # laid out as what is read from a ledger: sums are the same to the last bit
+    logs = np.ascontiguousarray(np.log(chances + _TINY / total))
+    pull = tau * table.variance
 
     def at(x: Floats) -> Point:
         own = x.reshape(theta.shape)
@@ -122,25 +162,55 @@ def alone(
     measured has u = c; of a centred table the margins are taken as they are, or are `now`.
     """
     guess = total * chances + _TINY
-    margin = guess if now is None else total * now
-    margins = margin - centred(margin) if table.centred else 0.0
+    near = guess if now is None else total * now
+    margins = near - centred(near) if table.centred else 0.0
     pull, seen = tau * table.variance, True if table.seen is None else table.seen
-    target = table.values + margins
-    known = target / pull + np.log(guess / pull)
-    # one cell has all rows
-    shift = float((known - np.where(seen, total / pull, 0.0)).max()) - math.log(total / pull)
+    target = (table.values + margins) / pull
+    known = target + np.log(guess / pull)
+    start = np.where(seen, np.log(np.maximum(near + _TINY, table.values + margins) / pull), known)
+    u = _near(known, start, total / pull, seen)
+    if u is None:
+        u = _sure(known, total / pull, seen)
+    found = (target - np.exp(u)) * seen
+    # laid out as what is read from a ledger: sums are the same to the last bit
+    return np.ascontiguousarray(centred(found) if table.centred else found)
+
+
+def _near(known: Floats, u: Floats, full: float, seen: Seen) -> Floats | None:
+    """The solution by Newton's steps for u and a at once, from one that is near; None where these
+    do not find it soon."""
+    for _ in range(_STEPS):
+        if not float(u.max()) <= _HUGE:
+            return None
+        w = np.exp(u)
+        slope = 1.0 / (w * seen + 1.0)
+        off, weights = w * seen + u - known, w * slope
+        whole = float(weights.sum())
+        if not whole > 0.0:
+            return None
+        a = (float(w.sum()) - full - float((weights * off).sum())) / whole
+        step = (off + a) * slope
+        u = u - step
+        if float(np.abs(step).max()) <= _LAST:
+            return u
+    return None
+
+
+def _sure(known: Floats, full: float, seen: Seen) -> Floats:
+    """The same from where one cell has all rows, as convex functions are solved."""
+    shift = float((known - np.where(seen, full, 0.0)).max()) - math.log(full)
     for _ in range(_SHIFTS):
         c = known - shift
         u = np.where((c > 1.0) & seen, np.log(np.maximum(c, 1.0)), c)
         for _ in range(_NEWTON):
-            u = np.where(seen, u - (np.exp(u) + u - c) / (np.exp(u) + 1.0), c)
+            w = np.exp(u)
+            u = np.where(seen, u - (w + u - c) / (w + 1.0), c)
         w = np.exp(u)
-        over = pull * float(w.sum()) - total
-        if abs(over) <= _EVEN * total:
+        over = float(w.sum()) - full
+        if abs(over) <= _EVEN * full:
             break
-        shift += over / (pull * float((w / np.where(seen, w + 1.0, 1.0)).sum()))
-    found = (target / pull - w) * seen
-    return centred(found) if table.centred else found
+        shift += over / float((w / np.where(seen, w + 1.0, 1.0)).sum())
+    return u
 
 
 def cells(table: NoisyTable) -> int:
@@ -150,5 +220,5 @@ def cells(table: NoisyTable) -> int:
 def centred(table: Floats) -> Floats:
     """A table without its margins: the mean along each axis is taken off."""
     for axis in range(table.ndim):
-        table = table - table.mean(axis=axis, keepdims=True)
+        table = table - table.sum(axis=axis, keepdims=True) / table.shape[axis]
     return table

@@ -18,6 +18,7 @@ misfits' squares, each divided by v + m / tau, add up to their number (Paule and
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpsql.domain import Domain
-from dpsql.mechanisms.synopses.ascent import GAP, best, cells, centred, climbed
+from dpsql.mechanisms.synopses.ascent import GAP, cells, centred, climbed, potential
 from dpsql.mechanisms.synopses.descent import Point, least
 from dpsql.mechanisms.synopses.factors import Factored
 from dpsql.mechanisms.synopses.junction import CELLS, Entangled, Floats, Names
@@ -170,12 +171,16 @@ def tractable(
 ) -> tuple[list[NoisyTable], list[NoisyTable]]:
     """Tables that can be fitted together, and those left out, which answer by themselves.
 
-    Small ones first, by columns and then by cells: each is taken where its junction tree with those
-    before it has no more than `most` cells.
+    All, where their junction tree has no more than `most` cells; else small ones first, by columns
+    and then by cells: each is taken where the tree with those before it has no more.
     """
     taken: list[NoisyTable] = []
     left: list[NoisyTable] = []
-    for table in sorted(tables, key=lambda t: (len(t.names), t.values.size)):
+    listed = sorted(tables, key=lambda t: (len(t.names), t.values.size))
+    with contextlib.suppress(Entangled):
+        layout(domain, listed, most)
+        return listed, []
+    for table in listed:
         try:
             layout(domain, [*taken, table], most)
         except Entangled:
@@ -226,7 +231,8 @@ def _alone(
     chances, _ = place.summed(base, tables)
     listed = zip(tables, chances, strict=True)
     return {
-        table: best(total, table, each, tau, each, np.zeros(each.shape)) for table, each in listed
+        table: potential(total, table, each, tau, each, np.zeros(each.shape))
+        for table, each in listed
     }
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.domain import Domain
-from dpsql.mechanisms.synopses.contraction import Tensor, contracted
+from dpsql.mechanisms.synopses.contraction import Tensor
 from dpsql.mechanisms.synopses.factors import Factored
 from dpsql.mechanisms.synopses.junction import Entangled, Floats
 from dpsql.query.linear import Block, TableOf, Term, Weight, Workload, classes, product
@@ -26,13 +25,13 @@ Ints = NDArray[np.int64]
 
 _ONE = np.zeros(1, np.int64)  # the id of the one group there is
 _JOINT = 1 << 16  # cells of a joint distribution that is formed, and kept, for a query
+_SPREAD = 1 << 12  # the same where several cliques are to be joined for it
 
 
 # -- parts of a query ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class Part(NamedTuple):
     """What a query multiplies on some columns: a condition, weights, or the groups of a key."""
 
     domain: Domain
@@ -158,9 +157,11 @@ def answers(state: Factored, workload: Workload) -> list[Floats]:
     Columns that are mentioned and that it is not of are to make no difference, as in `age >= 0`:
     they are taken to be uniform. Raises Entangled where a table on the way is too large.
     """
-    own, asked = state.domain, workload.domain
-    others = asked.project([name for name in asked.names if name not in own.names])
-    domain = Domain(own.names + others.names, own.sizes + others.sizes)
+    domain = state.domain
+    others = [name for name in workload.domain.names if name not in domain.names]
+    if others:
+        sizes = workload.domain.project(others).sizes
+        domain = Domain(domain.names + tuple(others), domain.sizes + sizes)
     return [_block(state, domain, block) for block in workload.blocks]
 
 
@@ -176,11 +177,16 @@ def _block(state: Factored, domain: Domain, block: Block) -> Floats:
             for term in weight.terms:
                 parts = [*where, *_of_term(domain, term), *keys]
                 ids, each = _means(state, domain, parts)
+                if not keys:
+                    values[:, column] += each * weight.factor  # of the one group there is
+                    continue
                 at = np.searchsorted(ids, grouping.listed)
                 at[at == len(ids)] = 0
                 inside = ids[at] == grouping.listed
                 values[inside, column] += each[at[inside]] * weight.factor
         found.append(values * state.total)
+    if len(found) == 1:
+        return found[0]
     return np.concatenate(found) if found else np.zeros((0, len(block.weights)))
 
 
@@ -198,15 +204,19 @@ def _means(state: Factored, domain: Domain, parts: Sequence[Part]) -> tuple[Ints
     names = tuple(name for name in state.touched if name in touched)
     splits.sort(key=lambda split: max(map(names.index, split.tensor.names), default=-1))
     splits.reverse()
-    ids = np.zeros(1, np.int64)
+    ids = _ONE
     for _, listed in splits:
-        ids = (ids[:, None] + listed).reshape(-1)
+        if listed is not _ONE:
+            ids = (ids[:, None] + listed).reshape(-1)
         if len(ids) > state.most:
             raise Entangled(f"the groups are more than {state.most:,}")
-    if math.prod(state.tree.shape(names)) <= _JOINT:
+    most = _JOINT if state.tree.home(names) is not None else _SPREAD
+    if math.prod(state.tree.shape(names)) <= most:
         means = _summed_up(Tensor(names, state.joint(names)), splits)
     else:
-        means = _contracted(state.parts(names), splits)
+        means = _contracted(state, splits)
+    if ids is _ONE:
+        return ids, means
     order = np.argsort(ids, kind="stable")
     return ids[order], means[order]
 
@@ -216,19 +226,21 @@ def _summed_up(joint: Tensor, splits: Sequence[Split]) -> Floats:
     no two of them share a column; that of the last axis first."""
     names, table = list(joint.names), joint.table
     for tensor, listed in splits:
-        axes = [names.index(name) for name in tensor.names]
-        names = [name for name in names if name not in tensor.names]
-        if len(listed) == 1 and axes == [len(names)]:
+        if len(listed) == 1 and names and tensor.names == (names[-1],):
+            names.pop()
             table = table @ tensor.table[:, 0]  # tensordot takes five times as long
         else:
+            axes = [names.index(name) for name in tensor.names]
+            names = [name for name in names if name not in tensor.names]
             table = np.tensordot(table, tensor.table, axes=(axes, range(len(axes))))
             names.append("")  # the groups
     return np.asarray(table).reshape(-1)
 
 
-def _contracted(given: Sequence[Tensor], splits: Sequence[Split]) -> Floats:
-    """The same of a distribution that is too large to be formed, by parts of it."""
-    tensors, kept = list(given), []
+def _contracted(state: Factored, splits: Sequence[Split]) -> Floats:
+    """The same of a joint distribution that is too large to be formed."""
+    tensors: list[Tensor] = []
+    kept: list[str] = []
     for at, (tensor, listed) in enumerate(splits):
         if len(listed) > 1:
             axis = f"group {at}\0"  # the name of no column
@@ -236,7 +248,7 @@ def _contracted(given: Sequence[Tensor], splits: Sequence[Split]) -> Floats:
             tensors.append(Tensor((*tensor.names, axis), tensor.table))
         else:
             tensors.append(Tensor(tensor.names, tensor.table[..., 0]))
-    return contracted(tensors, tuple(kept)).reshape(-1)
+    return state.sums(tensors, tuple(kept)).reshape(-1)
 
 
 # -- a query as a table ----------------------------------------------------------------------------

@@ -8,8 +8,9 @@ that no factor touches, p is uniform. It costs what its junction tree costs, on 
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -18,14 +19,16 @@ from numpy.typing import NDArray
 
 from dpsql.domain import Domain
 from dpsql.mechanisms.synopses.contraction import Tensor, contracted
+from dpsql.mechanisms.synopses.elimination import eliminated
 from dpsql.mechanisms.synopses.junction import (
     CELLS,
+    Calibration,
     Entangled,
     Floats,
     Names,
     Tree,
-    aligned,
-    calibrated,
+    multiplied,
+    summed,
 )
 from dpsql.mechanisms.synopses.junction import tree as junction
 from dpsql.query.linear import numbered
@@ -63,7 +66,7 @@ class Factored:
         """The number of codes in each atom, by column."""
         return {name: np.bincount(self.atoms[name]) for name in self.touched}
 
-    @property
+    @cached_property
     def touched(self) -> Names:
         return tuple(name for name in self.domain.names if name in self.atoms)
 
@@ -75,22 +78,24 @@ class Factored:
     @cached_property
     def beliefs(self) -> tuple[Floats, ...]:
         """The probabilities of each clique's atoms."""
-        return tuple(calibrated(self.tree, self.logs)[0])
+        return tuple(Calibration(self.tree, self.logs, once=True).beliefs)
 
     @property
     def logs(self) -> list[Floats]:
         """The logarithm of the product of all factors in each clique."""
-        tree = self.tree
-        found = [np.zeros(tree.shape(names)) for names in tree.cliques]
-        uniform = {
-            (name,): np.log(count / self.domain.size(name)) for name, count in self.counts.items()
-        }
-        for factors in (self.factors, uniform):
-            for names, table in factors.items():
-                at = tree.home(names)
-                assert at is not None  # every factor has a clique
-                found[at] += aligned(table, names, tree.cliques[at])
-        return found
+        uniform = uniforms(self.domain, self.counts)
+        return multiplied(self.tree, itertools.chain(self.factors.items(), uniform))
+
+    @cached_property
+    def _masses(self) -> dict[int, Floats]:
+        return {}
+
+    def mass(self, at: int) -> Floats:
+        """The probabilities of what a clique shares with its parent."""
+        if at not in self._masses:
+            tree = self.tree
+            self._masses[at] = summed(self.beliefs[at], tree.cliques[at], tree.separators[at])
+        return self._masses[at]
 
     def conditional(self, at: int) -> Floats:
         """A clique given what it shares with its parent; 0 where that has no probability."""
@@ -111,10 +116,22 @@ class Factored:
         if found is None:
             if math.prod(self.tree.shape(names)) > self.most:
                 raise Entangled(f"{', '.join(names)} have more than {self.most:,} cells together")
-            found = contracted(self.parts(names), names)
+            found = self.sums((), names)
             if found.size <= _LARGE and len(self._joints) < _KEPT:
                 self._joints[names] = found
         return found
+
+    def sums(self, tensors: Sequence[Tensor], kept: Names) -> Floats:
+        """The sum of the probabilities times tensors over all axes that are not kept.
+
+        Raises Entangled where a table on the way would be too large.
+        """
+        try:
+            return eliminated(self.tree, self.beliefs, self.mass, tensors, kept)
+        except Entangled:  # another order may do with less
+            asked = {*kept, *(name for tensor in tensors for name in tensor.names)}
+            columns = tuple(name for name in self.touched if name in asked)
+            return contracted([*self.parts(columns), *tensors], kept)
 
     def parts(self, names: Names) -> list[Tensor]:
         """Tables whose product, summed, is the joint distribution of some touched columns."""
@@ -185,6 +202,12 @@ class Factored:
     def dense(self) -> Floats:
         """The rows of every cell, an axis for each column; for small domains."""
         return self.marginal(self.domain.names)
+
+
+def uniforms(domain: Domain, counts: Mapping[str, Ints]) -> Iterator[tuple[Names, Floats]]:
+    """The factors of the uniform distribution over atoms of so many codes, as logarithms."""
+    for name, count in counts.items():
+        yield (name,), np.log(count / domain.size(name))
 
 
 def of_dense(domain: Domain, rows: Floats, most: int = CELLS) -> Factored:

@@ -26,12 +26,12 @@ from dpsql.mechanisms.synopses.ascent import cells, climbed
 from dpsql.mechanisms.synopses.entropy import weight
 from dpsql.mechanisms.synopses.factors import Factored
 from dpsql.mechanisms.synopses.junction import Entangled, Floats
-from dpsql.mechanisms.synopses.layout import layout
+from dpsql.mechanisms.synopses.layout import Layout, layout
 from dpsql.mechanisms.synopses.learnt import learnt, tables, tractable_of
 from dpsql.mechanisms.synopses.noisy import NoisyTable, total
 from dpsql.mechanisms.threads import one_thread
 
-VERSION = 2
+VERSION = 3
 CELLS = 1 << 17  # of a junction tree that grows, unless the first was larger
 WORK = 1 << 19  # cells that are gone through for an update
 STEPS = 8
@@ -43,7 +43,7 @@ class Growth:
     """A fit to some releases: `base` to the first, and a potential of each table since.
 
     `every` has all tables, also those that have no say in the fit; `tau` is the weight of the
-    base, 0 while nothing was learnt.
+    base, 0 while nothing was learnt. `place` is the layout of what was learnt.
     """
 
     base: Factored
@@ -51,6 +51,7 @@ class Growth:
     every: tuple[NoisyTable, ...] = ()
     potentials: Mapping[NoisyTable, Floats] = field(default_factory=dict)
     tau: float = 0.0
+    place: Layout | None = None
 
 
 def rooted(domain: Domain, first: Stored) -> Growth:
@@ -69,30 +70,30 @@ def grown(before: Growth, stored: Stored) -> Growth:
     domain = before.base.domain
     fresh = tables(domain, stored)
     every = (*before.every, *fresh)
-    known, place = dict(before.potentials), None
+    known, place = dict(before.potentials), before.place
     for table in fresh:
         if table.names:
             try:
-                place = layout(domain, [*known, table], _most(before.base))
+                place = layout(domain, [*known, table], _most(before.base), place)
             except Entangled:
                 continue
             known[table] = np.zeros(table.values.shape)
-    if place is None:
+    if place is None or len(known) == len(before.potentials):
         return replace(before, every=every)
     rows = total(every)
-    state = place.state(rows, known, before.base)
     if not rows > 0:
-        return replace(before, state=state, every=every, potentials=known)
+        state = place.state(rows, known, before.base)
+        return replace(before, state=state, every=every, potentials=known, place=place)
     new = [table for table in known if table not in before.potentials]
     tau = before.tau
     with one_thread():
-        logs = state.logs
+        logs = place.added(place.product(place.factors(before.base)), known)
         tau = tau or weight(place, rows, new, logs)
         steps = max(min(STEPS, WORK // sum(each.size for each in logs)), len(new))
         gap = climbed(place, rows, known, logs, tau, steps, new)
     away = math.sqrt(2 * gap / sum(map(cells, known)))
     made = replace(place.state(rows, known, before.base), away=away if away > FAR else 0.0)
-    return Growth(before.base, made, every, known, tau)
+    return Growth(before.base, made, every, known, tau, place)
 
 
 def to_bytes(found: Growth, charges: Sequence[int]) -> bytes:
@@ -105,7 +106,8 @@ def to_bytes(found: Growth, charges: Sequence[int]) -> bytes:
     numbers = _bits(np.array([base.total, base.away, state.total, state.away, found.tau]))
     return pack(
         {"version": VERSION, "charges": list(charges), "numbers": numbers, "atoms": atoms,
-         "factors": factors, "learnt": learnt}
+         "factors": factors, "learnt": learnt},
+        plain=True,  # it is written anew with each table more
     )  # fmt: skip
 
 
@@ -133,7 +135,7 @@ def from_bytes(
             return Growth(base, base, every, known)
         place = layout(domain, list(known), _most(base))
         state = replace(place.state(rows, known, base), away=now)
-        return Growth(base, state, every, known, tau)
+        return Growth(base, state, every, known, tau, place)
     except (KeyError, TypeError, AttributeError, IndexError):
         raise ValueError("no fit") from None
 

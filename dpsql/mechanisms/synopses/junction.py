@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,16 @@ CELLS = 1 << 22  # of all cliques together, or of one table: 32 MiB
 
 class Entangled(OverflowError):
     """What is asked needs a table of more cells than may be held."""
+
+
+class Way(NamedTuple):
+    """A clique and its parent: the axes of each that the other has not, and what they share as a
+    table that is spread along these."""
+
+    own: tuple[int, ...]
+    above: tuple[int, ...]
+    here: tuple[int, ...]
+    there: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +61,64 @@ class Tree:
             found.append(tuple(name for name in names if name in above))
         return tuple(found)
 
-    def home(self, names: Iterable[str]) -> int | None:
+    @cached_property
+    def children(self) -> tuple[tuple[int, ...], ...]:
+        """The cliques below each, the last first."""
+        found: list[list[int]] = [[] for _ in self.cliques]
+        for at in reversed(range(len(self.cliques))):
+            if self.parents[at] >= 0:
+                found[self.parents[at]].append(at)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def roots(self) -> tuple[int, ...]:
+        """The root of each clique."""
+        found: list[int] = []
+        for at, parent in enumerate(self.parents):
+            found.append(found[parent] if parent >= 0 else at)
+        return tuple(found)
+
+    @cached_property
+    def ways(self) -> tuple[Way, ...]:
+        """How each clique meets its parent."""
+        return tuple(map(self._way, range(len(self.cliques))))
+
+    def _way(self, at: int) -> Way:
+        own, shared = self.cliques[at], self.separators[at]
+        above = self.cliques[self.parents[at]] if self.parents[at] >= 0 else ()
+
+        def gone(names: Names) -> tuple[int, ...]:
+            return tuple(axis for axis, name in enumerate(names) if name not in shared)
+
+        def shape(names: Names) -> tuple[int, ...]:
+            return tuple(self.sizes[name] if name in shared else 1 for name in names)
+
+        return Way(gone(own), gone(above), shape(own), shape(above))
+
+    @cached_property
+    def cells(self) -> tuple[int, ...]:
+        """The number of cells of each clique."""
+        return tuple(math.prod(self.shape(names)) for names in self.cliques)
+
+    @cached_property
+    def _homes(self) -> dict[Names, int | None]:
+        return {}
+
+    def home(self, names: Names) -> int | None:
         """The smallest clique that has all of some columns; None where there is none."""
-        wanted = set(names)
-        inside = [at for at, clique in enumerate(self.cliques) if wanted.issubset(clique)]
-        return min(inside, key=lambda at: math.prod(self.shape(self.cliques[at])), default=None)
+        if names not in self._homes:
+            wanted = set(names)
+            inside = [at for at, clique in enumerate(self.cliques) if wanted.issubset(clique)]
+            self._homes[names] = min(inside, key=self.cells.__getitem__, default=None)
+        return self._homes[names]
+
+    def top(self, names: Names) -> int:
+        """The clique nearest to its root that has all of some columns, which one has."""
+        at = self.home(names)
+        assert at is not None
+        while set(names).issubset(self.separators[at]):
+            at = self.parents[at]
+        return at
 
     def within(self, names: Iterable[str]) -> list[int]:
         """The cliques of the smallest subtrees that have these columns, ascending."""
@@ -149,43 +212,91 @@ def summed(table: Floats, names: Sequence[str], onto: Sequence[str]) -> Floats:
     return found
 
 
-def calibrated(found: Tree, logs: Sequence[Floats]) -> tuple[list[Floats], float]:
-    """The marginal probabilities of each clique, and the logarithm of the sum of the product.
-
-    `logs` has the logarithm of the product of the factors in each clique, of its shape.
-    """
-    collected = list(logs)
-    given: list[Floats] = [np.zeros(())] * len(collected)  # chances in a clique, given the shared
-    whole = 0.0
-    for at in reversed(range(len(collected))):
-        names, parent, shared = found.cliques[at], found.parents[at], found.separators[at]
-        if parent < 0:
+def multiplied(found: Tree, factors: Iterable[tuple[Names, Floats]]) -> list[Floats]:
+    """The sum of factors, which are logarithms, in each clique; those of no columns make no
+    difference."""
+    logs = [np.zeros(found.shape(names)) for names in found.cliques]
+    for names, table in factors:
+        at = found.home(names)
+        if at is None:
+            assert not names  # every other factor has a clique
             continue
-        message, given[at] = _log_summed(collected[at], names, shared)
-        above = found.cliques[parent]
-        collected[parent] = collected[parent] + aligned(message, shared, above)
-    beliefs: list[Floats] = []
-    for at, names in enumerate(found.cliques):
-        parent, shared = found.parents[at], found.separators[at]
-        if parent < 0:
-            top = float(collected[at].max(initial=-math.inf))
-            if not math.isfinite(top):
-                raise ValueError("a product of factors is more than 0 somewhere")
-            table = np.exp(collected[at] - top)
-            mass = float(table.sum())
-            table /= mass
-            whole += top + math.log(mass)
-        else:
-            table = given[at]
-            table *= aligned(summed(beliefs[parent], found.cliques[parent], shared), shared, names)
-        beliefs.append(table)
-    return beliefs, whole
+        logs[at] += aligned(table, names, found.cliques[at])
+    return logs
 
 
-def _log_summed(logs: Floats, names: Sequence[str], onto: Sequence[str]) -> tuple[Floats, Floats]:
-    """log of the sum of exp, without the axes that go; and what is summed as shares of the sum."""
-    kept = set(onto)
-    gone = tuple(axis for axis, name in enumerate(names) if name not in kept)
+class Calibration:
+    """The marginals of each clique of a product, which may change in one clique after another.
+
+    `logs` has the logarithm of the product of the factors in each clique, of its shape. A change
+    is told along the way to the root, and to the cliques of the same root: the others stay. What is
+    calibrated `once` takes no changes, and less memory.
+    """
+
+    def __init__(self, found: Tree, logs: Sequence[Floats], *, once: bool = False) -> None:
+        self.tree, self.logs, self._once = found, list(logs), once
+        none = [np.zeros(())] * len(self.logs)
+        self._sent = list(none)  # to the parent
+        self._given = list(none)  # chances in a clique, given what it shares with the parent
+        self._masses = [0.0] * len(self.logs)  # of what hangs on a root, as logarithms
+        self._beliefs = list(none)
+        self._changed = set(found.roots)
+        for at in reversed(range(len(self.logs))):
+            self._send(at)
+
+    @property
+    def mass(self) -> float:
+        """The logarithm of the sum of the product."""
+        return sum(self._masses)
+
+    def multiply(self, names: Names, table: Floats) -> None:
+        """Take a factor more, a logarithm; where no message from below tells of it."""
+        at = self.tree.top(names)
+        self.logs[at] = self.logs[at] + aligned(table, names, self.tree.cliques[at])
+        self._changed.add(self.tree.roots[at])
+        while at >= 0:
+            self._send(at)
+            at = self.tree.parents[at]
+
+    @property
+    def beliefs(self) -> list[Floats]:
+        """The marginal probabilities of each clique."""
+        self.renewed()
+        return self._beliefs
+
+    def renewed(self) -> dict[int, Floats]:
+        """The beliefs that have changed since they were asked for last, by clique."""
+        tree, found = self.tree, {}
+        for at, root in enumerate(tree.roots):
+            if root not in self._changed:
+                continue
+            table, parent = self._given[at], tree.parents[at]
+            if parent >= 0:
+                way = tree.ways[at]
+                shared = self._beliefs[parent].sum(axis=way.above).reshape(way.here)
+                table = np.multiply(table, shared, out=table if self._once else None)
+            found[at] = self._beliefs[at] = table
+        self._changed.clear()
+        return found
+
+    def _send(self, at: int) -> None:
+        tree, table = self.tree, self.logs[at]
+        for child in tree.children[at]:
+            table = table + self._sent[child].reshape(tree.ways[child].there)
+        if tree.parents[at] >= 0:
+            self._sent[at], self._given[at] = _log_summed(table, tree.ways[at].own)
+            return
+        top = float(table.max(initial=-math.inf))
+        if not math.isfinite(top):
+            raise ValueError("a product of factors is more than 0 somewhere")
+        chances = np.exp(table - top)
+        mass = float(chances.sum())
+        chances /= mass
+        self._given[at], self._masses[at] = chances, top + math.log(mass)
+
+
+def _log_summed(logs: Floats, gone: tuple[int, ...]) -> tuple[Floats, Floats]:
+    """log of the sum of exp along axes, which stay; and what is summed as shares of the sum."""
     top: Any = logs.max(initial=-np.inf)  # of all: that of each sum takes as long as all the rest
     parts = np.exp(logs - top) if top > -np.inf else np.zeros_like(logs)
     mass = parts.sum(axis=gone, keepdims=True)
@@ -197,4 +308,4 @@ def _log_summed(logs: Floats, names: Sequence[str], onto: Sequence[str]) -> tupl
     with np.errstate(divide="ignore"):
         found: Floats = np.log(mass) + top
     parts /= np.where(mass > 0.0, mass, 1.0)
-    return found.reshape([n for axis, n in enumerate(logs.shape) if axis not in gone]), parts
+    return found, parts

@@ -10,8 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
-from dpsql.mechanisms.synopses.junction import Floats, Names, Tree
+from dpsql.mechanisms.synopses.junction import Floats, Names
+
+_KEPT = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,11 +42,13 @@ class Lattice:
         return found.get(self.top, 0.0)
 
 
-def lattice(tree: Tree, top: Names, sets: Iterable[Names]) -> Lattice:
-    """The lattice over some subsets of a clique, in the order of its columns."""
+@lru_cache(_KEPT)
+def lattice(top: Names, shape: tuple[int, ...], sets: tuple[Names, ...]) -> Lattice:
+    """The lattice over some subsets of the columns of a table, in their order."""
+    sizes = dict(zip(top, shape, strict=True))
 
     def cells(names: Iterable[str]) -> int:
-        return math.prod(tree.shape(names))
+        return math.prod(sizes[name] for name in names)
 
     above: dict[Names, tuple[Names, int]] = {}
     left = list(sets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,8 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.domain import Domain
-from dpsql.mechanisms.synopses.factors import Factored
-from dpsql.mechanisms.synopses.junction import Floats, Names, Tree, calibrated, tree
+from dpsql.mechanisms.synopses.factors import Factored, uniforms
+from dpsql.mechanisms.synopses.junction import (
+    Calibration,
+    Floats,
+    Names,
+    Tree,
+    multiplied,
+    tree,
+)
 from dpsql.mechanisms.synopses.lattice import Lattice, lattice
 from dpsql.mechanisms.synopses.noisy import NoisyTable
 from dpsql.query.linear import numbered
@@ -38,26 +46,34 @@ class Layout:
     @cached_property
     def uniform(self) -> list[Floats]:
         """The uniform distribution: the logarithm of a factor for each clique."""
-        return Factored(self.domain, 0.0, self.atoms, self._empty, self.most).logs
+        return self.product({})
 
-    @property
-    def _empty(self) -> dict[Names, Floats]:
-        """Factors of 1 that give the same tree."""
-        return {names: np.zeros(self.tree.shape(names)) for names in self._scopes}
+    def product(self, factors: Mapping[Names, Floats]) -> list[Floats]:
+        """A distribution on these atoms: the logarithm of a factor for each clique."""
+        counts = {name: np.bincount(of) for name, of in self.atoms.items()}
+        uniform = uniforms(self.domain, counts)
+        return multiplied(self.tree, itertools.chain(factors.items(), uniform))
 
-    @property
-    def _scopes(self) -> dict[Names, None]:
-        return dict.fromkeys(table.names for table in self.homes)
+    def factors(self, base: Factored) -> dict[Names, Floats]:
+        """The factors of a distribution whose atoms tables of this layout told apart."""
+        first = {}
+        for name, of in self.atoms.items():
+            first[name] = np.empty(self.tree.sizes[name], np.int64)
+            first[name][of[::-1]] = np.arange(len(of))[::-1]
+        return {
+            names: told[np.ix_(*(base.atoms[name][first[name]] for name in names))]
+            for names, told in base.factors.items()
+        }
 
     def added(self, base: list[Floats], potentials: Mapping[NoisyTable, Floats]) -> list[Floats]:
         """The product with exp of functions of some tables."""
         onto: list[dict[Names, Floats]] = [{} for _ in base]
         for table, theta in potentials.items():
             own, names = onto[self.homes[table]], table.names
-            spread = self._spread(table, theta)
+            spread = self.spread(table, theta)
             own[names] = own[names] + spread if names in own else spread
         found = []
-        steps = self._steps(tuple(potentials))
+        steps = self.lattices(tuple(potentials))
         for logs, functions, lower in zip(base, onto, steps, strict=True):
             found.append(logs + lower.up(functions) if functions else logs)
         return found
@@ -66,10 +82,10 @@ class Layout:
         self, logs: list[Floats], tables: Sequence[NoisyTable]
     ) -> tuple[list[Floats], float]:
         """The probabilities of some tables' cells, and the logarithm of the sum of the product."""
-        beliefs, mass = calibrated(self.tree, logs)
-        steps = self._steps(tuple(tables))
-        down = [lower.down(belief) for lower, belief in zip(steps, beliefs, strict=True)]
-        return [self._gathered(t, down[self.homes[t]][t.names]) for t in tables], mass
+        found = Calibration(self.tree, logs, once=True)
+        steps = self.lattices(tuple(tables))
+        down = [lower.down(belief) for lower, belief in zip(steps, found.beliefs, strict=True)]
+        return [self.gathered(t, down[self.homes[t]][t.names]) for t in tables], found.mass
 
     def state(
         self,
@@ -79,33 +95,35 @@ class Layout:
     ) -> Factored:
         """The distribution with these potentials, each a factor; and those of `base`, whose atoms
         tables of this layout told apart."""
-        factors = self._empty
-        if base is not None:
-            first = {n: np.unique(of, return_index=True)[1] for n, of in self.atoms.items()}
-            for names, told in base.factors.items():
-                spread = np.ix_(*(base.atoms[name][first[name]] for name in names))
-                factors[names] = told[spread] + factors.get(names, 0.0)
-        for table, theta in potentials.items():
-            factors[table.names] = factors[table.names] + self._spread(table, theta)
+        factors = {} if base is None else self.factors(base)
+        for table in self.homes:
+            if table in potentials:
+                own = self.spread(table, potentials[table])
+                factors[table.names] = factors.get(table.names, 0.0) + own
+            elif table.names not in factors:
+                factors[table.names] = np.zeros(self.tree.shape(table.names))
         return Factored(self.domain, total, self.atoms, factors, self.most)
 
-    def _steps(self, tables: tuple[NoisyTable, ...]) -> list[Lattice]:
+    def lattices(self, tables: tuple[NoisyTable, ...]) -> list[Lattice]:
+        """How marginals of each clique are summed that have these tables."""
         if tables not in self._lattices:
             sets: list[dict[Names, None]] = [{} for _ in self.tree.cliques]
             for table in tables:
                 sets[self.homes[table]][table.names] = None
             listed = zip(self.tree.cliques, sets, strict=True)
-            self._lattices[tables] = [lattice(self.tree, top, some) for top, some in listed]
+            self._lattices[tables] = [
+                lattice(top, self.tree.shape(top), tuple(some)) for top, some in listed
+            ]
         return self._lattices[tables]
 
-    def _spread(self, table: NoisyTable, theta: Floats) -> Floats:
+    def spread(self, table: NoisyTable, theta: Floats) -> Floats:
         """A function of a table's classes on atoms."""
         for axis, place in enumerate(self.places[table]):
             if place is not None:
                 theta = np.take(theta, place, axis=axis)
         return theta
 
-    def _gathered(self, table: NoisyTable, cells: Floats) -> Floats:
+    def gathered(self, table: NoisyTable, cells: Floats) -> Floats:
         """A table of atoms summed over the classes."""
         for axis, place in enumerate(self.places[table]):
             if place is not None:
@@ -115,33 +133,43 @@ class Layout:
         return cells
 
 
-def layout(domain: Domain, tables: Sequence[NoisyTable], most: int) -> Layout:
+def layout(
+    domain: Domain, tables: Sequence[NoisyTable], most: int, before: Layout | None = None
+) -> Layout:
     """The layout of tables of one column or more, which are in the order of the domain.
 
-    Raises Entangled where the tree has more than `most` cells.
+    `before` is that of the first of them, from which this one goes on. Raises Entangled where the
+    tree has more than `most` cells.
     """
-    atoms: dict[str, Ints] = {}
-    for table in tables:
+    if before is None:
+        before = Layout(domain, {}, Tree({}, (), ()), {}, {}, most)
+    atoms, sizes = dict(before.atoms), dict(before.tree.sizes)
+    for table in tables[len(before.homes) :]:
         if table.names != tuple(name for name in domain.names if name in table.names):
             raise ValueError("the columns of a table are in the order of the domain")
         for name, classes in zip(table.names, table.classes, strict=True):
             if classes.shape != (domain.size(name),):
                 raise ValueError("a table has a class for each code of its columns")
-            known = atoms.get(name)
-            if known is None:
-                atoms[name] = numbered(classes).of
-            elif known is not classes:
-                atoms[name] = numbered(known * (int(classes.max()) + 1) + classes).of
+            of = atoms.get(name)
+            if of is classes or sizes.get(name) == len(classes):
+                continue  # no more codes are told apart
+            joint = classes if of is None else of * (int(classes.max()) + 1) + classes
+            atoms[name] = numbered(joint).of
+            sizes[name] = int(atoms[name].max()) + 1
     order = {name: atoms[name] for name in domain.names if name in atoms}
-    sizes = {name: int(of.max()) + 1 for name, of in order.items()}
-    found = tree(sizes, dict.fromkeys(table.names for table in tables), most)
+    scopes = dict.fromkeys(table.names for table in tables)
+    found = tree({name: sizes[name] for name in order}, scopes, most)
     homes, places = {}, {}
     for table in tables:
         home = found.home(table.names)
         assert home is not None  # every table has a clique
         homes[table] = home
+        if all(order[name] is before.atoms.get(name) for name in table.names):
+            known = before.places.get(table)
+        else:
+            known = None  # finer atoms
         listed = zip(table.names, table.classes, strict=True)
-        places[table] = tuple(_place(order[name], classes) for name, classes in listed)
+        places[table] = known or tuple(_place(order[name], classes) for name, classes in listed)
     return Layout(domain, order, found, homes, places, most)
 
 

@@ -53,11 +53,11 @@ FREE = 0.2  # of what may miss: that of all gates of a session
 _STEPS = 40
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Verifier:
     """A gate that is to be bought, and the threshold that it is asked about, in rows.
 
-    It is the `number`-th of its session, from 1 on.
+    It is the `number`-th of its session, from 1 on. Each is another one, however alike.
     """
 
     event: AboveThreshold
@@ -66,8 +66,7 @@ class Verifier:
 
     def most(self, confidence: float) -> int:
         """How far guesses that pass are off at most, in rows, where answers have a `confidence`."""
-        level = share(confidence, self.number)
-        return max(self.threshold + sparse.hidden(self.event, QUESTIONS, level), 0)
+        return _most(self, confidence)
 
     @property
     def passes(self) -> float:
@@ -78,6 +77,12 @@ class Verifier:
     def nth(self, number: int) -> Verifier:
         """The same as another gate of its session."""
         return dataclasses.replace(self, number=number)
+
+
+@functools.lru_cache(64)  # the same for all guesses that a gate is asked about
+def _most(told: Verifier, confidence: float) -> int:
+    level = share(confidence, told.number)
+    return max(told.threshold + sparse.hidden(told.event, QUESTIONS, level), 0)
 
 
 def share(confidence: float, number: int) -> float:

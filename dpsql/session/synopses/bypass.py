@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,6 @@ from dpsql.accounting.kept.synopses import Synopsis
 from dpsql.domain import Domain
 from dpsql.mechanisms.intervals.uncertain import Floats
 from dpsql.mechanisms.reuse.archive import Archive
-from dpsql.mechanisms.reuse.kept import Columns
 from dpsql.mechanisms.reuse.linked import columns
 from dpsql.mechanisms.synopses.expectation import answers
 from dpsql.mechanisms.synopses.factors import Factored
@@ -97,7 +96,11 @@ class Record:
         return self._median if enough else 0.0
 
     def off(
-        self, workload: Workload, guesses: Sequence[Floats], state: Factored, threshold: int
+        self,
+        workload: Workload,
+        guesses: Sequence[Floats],
+        state: Callable[[], Factored],
+        threshold: int,
     ) -> float:
         """What some guess of a workload is predicted to be off, in rows, if far; else 0."""
         ratio, far = self.ratio, FAR * threshold
@@ -108,7 +111,7 @@ class Record:
         if not names or domain.cells > CELLS:
             return 0.0
         try:
-            (table,) = answers(state, marginal(domain).workload)
+            (table,) = answers(state(), marginal(domain).workload)
         except Entangled:
             return 0.0
         squares = np.rint(table.reshape(-1) ** 2).astype(np.int64)
@@ -120,8 +123,11 @@ class Record:
 
 def record_of(session: Session, synopsis: Synopsis, workload: Workload) -> Record:
     """What a session saw of guesses of this kind."""
-    kind = synopsis.dataset, synopsis.name, _apart(synopsis.sets, columns(workload))
-    return session._learned.records.setdefault(kind, Record())
+    asked = columns(workload)
+    apart = all(len(group & asked) < 2 for group in synopsis.linked)  # and taken as independent
+    kind = synopsis.dataset, synopsis.name, apart
+    known = session._learned.records
+    return known.get(kind) or known.setdefault(kind, Record())
 
 
 def foreseen(
@@ -137,9 +143,7 @@ def foreseen(
 
     What was `found` is of such guesses. What is measured for the synopsis is held by its user.
     """
-    if not found.ratio:
-        return ""
-    state = held.fit(session, compiled.bound.dataset, archive, synopsis)
+    state = functools.partial(held.fit, session, compiled.bound.dataset, archive, synopsis)
     off = found.off(compiled.workload, guesses, state, told.threshold)
     if not off:
         return ""
@@ -148,16 +152,6 @@ def foreseen(
         f" themselves, which makes {figure(off)} rows here, far beyond the {told.threshold:,} that"
         " a gate would be asked about, so none was"
     )
-
-
-@functools.lru_cache(_KEPT)
-def _apart(sets: tuple[tuple[str, ...], ...], asked: Columns) -> bool:
-    """Whether no tables link any columns of a question: the model takes these as independent."""
-    groups: list[set[str]] = []
-    for names in sets:
-        met = [group for group in groups if group & set(names)]
-        groups = [group for group in groups if group not in met] + [set(names).union(*met)]
-    return all(len(group & asked) < 2 for group in groups)
 
 
 def _codes(whole: Domain, domain: Domain) -> dict[str, NDArray[np.int64]]:

@@ -125,10 +125,10 @@ def _foretold(
         notes.append(UNVERIFIED)
     if said.told is not None:
         if not said.reads:  # what its user has not read yet makes no guesses
-            guesses = held.guesses(session, compiled.bound.dataset, archive, synopsis, workload)
-            if guesses is None:
+            found = held.guesses(session, compiled.bound.dataset, archive, synopsis, workload)
+            if found is None:
                 return ENTANGLED
-            straight = _straight(session, compiled, balance, synopsis, said.told, guesses)
+            straight = _straight(session, compiled, balance, synopsis, said.told, found[0])
             if straight is not None:
                 return straight
         if said.new:

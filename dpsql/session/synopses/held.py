@@ -113,15 +113,16 @@ def fit(session: Session, dataset: Dataset, archive: Archive, synopsis: Synopsis
 
 def guesses(
     session: Session, dataset: Dataset, archive: Archive, synopsis: Synopsis, workload: Workload
-) -> list[Floats] | None:
-    """What a synopsis says of each query, by what its user holds of it; None for what is too
-    entangled, and where nothing of it was read."""
+) -> tuple[list[Floats], tuple[str, ...]] | None:
+    """What a synopsis says of each query, by what its user holds of it, and a note of a fit that
+    stopped early; None for what is too entangled, and where nothing of it was read."""
     if not archive.held(synopsis.charges):
         return None
     if synopsis.method == HOLDOUT:
-        return _trained(session, archive, synopsis, workload)
+        return _trained(session, archive, synopsis, workload), ()
     try:
-        return answers(fit(session, dataset, archive, synopsis), workload)
+        state = fit(session, dataset, archive, synopsis)
+        return answers(state, workload), unfinished(state)
     except Entangled:
         return None
 

@@ -213,11 +213,12 @@ class _Asking:
         found = held.guesses(
             self.session, self.dataset, self.archive, self.synopsis, self.compiled.workload
         )
-        if found is not None and self.synopsis.method != HOLDOUT:
-            told = held.unfinished(self._fit())
-            kept = [note for note in self.notes if not note.startswith(held.EARLY)]
-            self.notes = [*kept, *told]  # of the fit that is asked last
-        return found
+        if found is None:
+            return None
+        guesses, told = found
+        kept = [note for note in self.notes if not note.startswith(held.EARLY)]
+        self.notes = [*kept, *told]  # of the fit that is asked last
+        return guesses
 
     # -- answers -------------------------------------------------------------------------------
 
@@ -249,15 +250,16 @@ class _Asking:
         self, answered: Answered, shown: Shown | None = None, settings: Settings | None = None
     ) -> Release:
         free = self.price == 0
-        terms = Terms.of(self.balance.grant)
-        price = tell.nothing(terms) if free else self.cost(self.price)
-        charged = tell.nothing(terms) if free else self.cost(self.charged)
+        zero = tell.nothing(Terms.of(self.balance.grant))
+        price = zero if free else self.cost(self.price)
+        charged = zero if free else self.cost(self.charged)
         left = tell.budget(self.balance)
         notes = tuple(self.notes) if not free else (*self.notes, "nothing was charged")
         paid = Paid(SYNOPSIS, price, charged, left, free, notes)
         grid = self.session._grid(self.dataset)
         built = build(self.compiled, grid, answered, settings or self.settings, paid, shown)
-        return dataclasses.replace(built, confidence=self.settings.confidence)
+        asked = self.settings.confidence
+        return built if settings is None else dataclasses.replace(built, confidence=asked)
 
     def _of_database(self) -> Release | None:
         """What a small database says of a question that it was chosen for."""
@@ -284,7 +286,7 @@ class _Asking:
         whole = passed.rounded(guesses)
         gates = self.session._learned.gates
         names = passed.names(self.archive, self.synopsis, workload)
-        values = [int(value) for block in whole for value in block.reshape(-1)]
+        values = [value for block in whole for value in block.reshape(-1).tolist()]
         asked = list(zip(names, queries(workload), values, strict=True))
         open_ = gates.get(self._name)
         left = [each for each in asked if not passed.passed(self.session, each[0], each[2], open_)]

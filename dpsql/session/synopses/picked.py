@@ -199,16 +199,16 @@ def outlook(
         return Outlook(None, reads, taken)
     if why:
         return why
-    told = verifier_of(session, compiled, settings, archive, synopsis)
-    if isinstance(told, str):
-        return told
+    gate = verified(session, compiled, settings, archive, synopsis)
+    if isinstance(gate, str):
+        return gate
+    told, noises = gate
     new = opened(session, synopsis, workload.size) is None
     if new:
         taken = _taken(session, compiled, archive, reads, told.event)
     table = max(synopsis.rho // 2, 1)
     if taken is not None and not _affordable(session, compiled, settings, taken, table):
         return TOO_LITTLE
-    noises = bounds(workload, told.most(settings.confidence))
     return Outlook(noises, reads, taken, told, new)
 
 
@@ -292,35 +292,35 @@ def refused(compiled: Compiled, synopsis: Synopsis) -> str:
     workload, dataset = compiled.workload, compiled.bound.dataset
     if workload.size > _GUESSES:
         return f"a gate is asked about at most {_GUESSES} guesses of a statement"
-    if any(None in listed for query in queries(workload) for listed in families(query)):
+    each = list(queries(workload))
+    if any(None in listed for query in each for listed in families(query)):
         return "a query depends on more cells of its columns than can be kept"
-    unit = count_unit(dataset)
-    if any(moved(query, dataset).largest > unit for query in queries(workload)):
+    most = max((moved(query, dataset).largest for query in each), default=0)
+    if most > 1 and most > count_unit(dataset):  # which is 1 at least
         return "a gate is asked about counts, and this statement adds up values"
     if synopsis.step != TABLES and workload.size > 1:
         return f"it learns by {synopsis.step} steps, from one count at a time"
     return ""
 
 
-def verifier_of(
+def verified(
     session: Session,
     compiled: Compiled,
     settings: Settings,
     archive: Archive,
     synopsis: Synopsis,
-) -> Verifier | str:
-    """What the gate for the guesses of a statement is, or is to be; in words why there is none.
+) -> tuple[Verifier, tuple[Noise, ...]] | str:
+    """What the gate for the guesses of a statement is, or is to be, and what it promises of them;
+    in words why there is none.
 
     Gates can be asked about them (`refused`).
     """
-    workload, unit = compiled.workload, count_unit(compiled.bound.dataset)
-    known = opened(session, synopsis, workload.size)
+    known = opened(session, synopsis, compiled.workload.size)
     if known is None and not synopsis.updates:
         return "it has no updates left"
-    found = known.told if known else following(session, unit, synopsis)
-    if promised(compiled, settings, archive, found) is None:
-        return "its gate is not as accurate as was asked"
-    return found
+    told = known.told if known else following(session, compiled.bound.dataset, synopsis)
+    noises = promised(compiled, settings, archive, told)
+    return "its gate is not as accurate as was asked" if noises is None else (told, noises)
 
 
 def promised(
@@ -331,9 +331,10 @@ def promised(
     return found if narrow(compiled, settings, archive, found) else None
 
 
-def following(session: Session, unit: int, synopsis: Synopsis) -> Verifier:
+def following(session: Session, dataset: Dataset, synopsis: Synopsis) -> Verifier:
     """The next gate of a session."""
-    found = verifier(unit, max(synopsis.rho // 2, 1), synopsis.gate, synopsis.threshold)
+    rho = max(synopsis.rho // 2, 1)
+    found = verifier(count_unit(dataset), rho, synopsis.gate, synopsis.threshold)
     return found.nth(session._learned.bought + 1)
 
 

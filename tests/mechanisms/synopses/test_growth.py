@@ -12,9 +12,11 @@ from dpsql.accounting.events import Gaussian
 from dpsql.accounting.kept.stored import Stored
 from dpsql.mechanisms.synopses import ascent, growth
 from dpsql.mechanisms.synopses.growth import Growth, from_bytes, grown, rooted, to_bytes
-from dpsql.mechanisms.synopses.layout import Layout
+from dpsql.mechanisms.synopses.junction import Calibration
+from dpsql.mechanisms.synopses.layout import layout
 from dpsql.mechanisms.synopses.noisy import NoisyTable
 from dpsql.mechanisms.synopses.purchase import counted
+from dpsql.query.linear import numbered
 from tests.mechanisms.synopses.test_entropy import DOMAIN, margin, mixed, primal
 
 SETS = ([("a",), ("b",), ("c",)], [("a", "b")], [("b", "c")], [("a", "b", "c")])
@@ -114,6 +116,32 @@ def test_a_state_is_a_function_of_its_releases() -> None:
         assert (one.total, one.away) == (other.total, other.away)
 
 
+def test_a_layout_that_goes_on_is_that_of_all_tables() -> None:
+    """Also where classes of codes are told apart that were one."""
+    draw = np.random.default_rng(14)
+    for _ in range(20):
+        listed: list[NoisyTable] = []
+        going = None
+        for _ in range(8):
+            names = tuple(n for n in DOMAIN.names if draw.random() < 0.5) or DOMAIN.names[:1]
+            classes = tuple(numbered(draw.integers(0, 3, DOMAIN.size(n))).of for n in names)
+            values = np.zeros([int(of.max()) + 1 for of in classes])
+            listed.append(NoisyTable(names, classes, values, 1.0))
+            anew = layout(DOMAIN, listed, 1 << 20)
+            going = layout(DOMAIN, listed, 1 << 20, going)
+            assert going.homes == anew.homes and going.tree.cliques == anew.tree.cliques
+            assert list(going.atoms) == list(anew.atoms)
+            for name, of in anew.atoms.items():
+                assert np.array_equal(going.atoms[name], of)
+                told = [t.classes[t.names.index(name)] for t in listed if name in t.names]
+                assert int(of.max()) + 1 == len(
+                    set(zip(*map(np.ndarray.tolist, told), strict=True))
+                )
+            for table, places in anew.places.items():
+                for one, other in zip(going.places[table], places, strict=True):
+                    assert (one is None) == (other is None) and np.array_equal(one, other)
+
+
 def test_a_fit_to_other_charges_is_not_read() -> None:
     releases = bought(9)
     data = to_bytes(learnt(releases[:2]), (1, 2))
@@ -130,13 +158,13 @@ def test_an_update_goes_through_a_bounded_number_of_cells(
 ) -> None:
     """However far off it is: once for each table that is new, and then as work is left."""
     releases, calls = bought(10, stddev=1), [0]
-    summed = Layout.summed
+    renewed = Calibration.renewed
 
-    def counting(self: Layout, *given: object) -> object:
+    def counting(self: Calibration) -> dict[int, np.ndarray]:
         calls[0] += 1
-        return summed(self, *given)
+        return renewed(self)
 
-    monkeypatch.setattr(Layout, "summed", counting)
+    monkeypatch.setattr(Calibration, "renewed", counting)
     found = learnt(releases[:3])
     for work, most in ((1 << 19, growth.STEPS), (5 * DOMAIN.cells, 5), (0, 1)):
         monkeypatch.setattr(growth, "WORK", work)

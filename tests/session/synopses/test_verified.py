@@ -62,10 +62,11 @@ def test_guesses_just_out_of_reach_of_each_gate_seldom_pass_in_a_whole_session(
     right = truth(session, NOT_TOLD)
 
     def guesses(asking: Any) -> list[np.ndarray[Any, Any]]:
-        told = picked.verifier_of(
+        found = picked.verified(
             asking.session, asking.compiled, asking.settings, asking.archive, asking.synopsis
         )
-        assert not isinstance(told, str)
+        assert not isinstance(found, str)
+        told, _ = found
         return [np.array([[right + told.most(0.95) + 1.0]])]
 
     def far(*_: Any) -> Release:
