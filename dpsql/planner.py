@@ -261,8 +261,7 @@ def candidates(
     One of them is the choice `given`. `charged` tells what a purse would pay for a choice, where
     there is a purse.
     """
-    found = []
-    names = ["laplace"]
+    found, names = [], ["laplace"]
     if not terms.pure:
         mixed = given.plan is not None or asked.plan(workload, dataset) is not None
         names = [*(["factorization"] if mixed else []), "gaussian", "laplace"]
@@ -282,8 +281,7 @@ def candidates(
 def _choice(
     backend: str, workload: Workload, dataset: Dataset, asked: Asked, terms: Terms
 ) -> Choice:
-    found = moved(workload, dataset)
-    plan: Plan | None = None
+    found, plan = moved(workload, dataset), None
     noise: Drawn
     match backend:
         case "gaussian" | "factorization" if terms.pure:
