@@ -85,7 +85,7 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """SHOW TABLES, SHOW BUDGET, SHOW ALL or SHOW setting; `what` in lower case."""
+    """SHOW TABLES, BUDGET, SYNOPSES, ALL or a setting; `what` in lower case."""
 
     what: str
     span: Span | None = field(default=None, compare=False)
@@ -106,7 +106,7 @@ Statement: TypeAlias = Ask | Explain | Describe | Show | Set
 MOST_ABOVE = 10**15  # of FIRST, and of the number that is to be exceeded
 _SIGNS = ("-", "+")
 _READ_ONLY = "a SELECT that counts or averages"
-_FREE = "SHOW TABLES, DESCRIBE name, SHOW BUDGET, SHOW ALL or SHOW setting"
+_FREE = "SHOW TABLES, DESCRIBE name, SHOW BUDGET, SHOW SYNOPSES, SHOW ALL or SHOW setting"
 _HINTS = {
     **dict.fromkeys(["PRAGMA", "CALL"], f"{_FREE}, which are free"),
     **dict.fromkeys(["SUMMARIZE", "TABLE"], "DESCRIBE name, or SELECT column, COUNT(*) ..."),
@@ -347,7 +347,7 @@ def _show(text: Text, found: list[Token]) -> Show:
         raise text.refusal(
             "a SHOW of something else",
             Span(found[0].start, found[-1].end),
-            "SHOW TABLES, SHOW BUDGET, SHOW ALL or SHOW setting",
+            "SHOW TABLES, SHOW BUDGET, SHOW SYNOPSES, SHOW ALL or SHOW setting",
         )
     return Show(_unquote(found[1]).lower(), _span(found[1]))
 

@@ -40,6 +40,8 @@ def told(
         case Show(what="budget"):
             paying = session.ledger.paying(session.user)
             return tell.budgets([b for b in paying if b.grant.dataset in session.datasets])
+        case Show(what="synopses"):
+            return session.synopses.shown()
         case Show(what=what, span=span):
             dataset = None if what in NAMES else session.called(what)
             if dataset is not None:

@@ -115,7 +115,7 @@ def settings(found: Settings, name: str, sql: str, span: Span | None = None) -> 
         except UsageError as error:
             raise Refused(
                 str(error),
-                hint="SHOW ALL, SHOW TABLES or SHOW BUDGET",
+                hint="SHOW ALL, SHOW TABLES, SHOW BUDGET or SHOW SYNOPSES",
                 sql=sql,
                 start=None if span is None else span.start,
                 end=None if span is None else span.end,

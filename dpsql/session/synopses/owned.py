@@ -207,25 +207,29 @@ class Synopses:
         return [synopsis for synopsis in found if synopsis.may_ask(self._session.user)]
 
     def shown(self, dataset: str | None = None) -> Release:
-        """The synopses of a dataset that this user may ask, as a table."""
+        """The synopses that this user may ask, as a table: of a dataset, or of all private ones."""
         from dpsql.accounting.events import PICO
         from dpsql.session import tell
 
-        declared = named(self._session.datasets, dataset)
-        now = self._session._snapshot(declared)
-        rows = [
-            (
-                s.name, ", ".join(s.columns), len(s.sets) + s.rounds, s.method, s.updates,
-                s.rho / PICO if s.updates else None, s.user, s.at, _whom(s), s.snapshot == now,
-            )
-            for s in self.listed(declared.name)
-        ]  # fmt: skip
+        datasets, rows = self._session.datasets, list[tuple[Any, ...]]()
+        private = [each for each in datasets.values() if not each.public]
+        for declared in private if dataset is None else [named(datasets, dataset)]:
+            mine = self.listed(declared.name)
+            now = self._session._snapshot(declared) if mine else ""
+            rows += [
+                (
+                    declared.name, s.name, ", ".join(s.columns), len(s.sets) + s.rounds, s.method,
+                    s.updates, s.rho / PICO if s.updates else None, s.user, s.at, _whom(s),
+                    s.snapshot == now,
+                )
+                for s in mine
+            ]  # fmt: skip
         names = (
-            "name", "columns", "tables", "method", "updates_left", "rho_each", "bought_by", "at",
-            "asked_by", "current",
+            "dataset", "name", "columns", "tables", "method", "updates_left", "rho_each",
+            "bought_by", "at", "asked_by", "current",
         )  # fmt: skip
-        types = ("VARCHAR", "VARCHAR", "BIGINT", "VARCHAR", "BIGINT", "DOUBLE", "VARCHAR",
-                 "VARCHAR", "VARCHAR", "BOOLEAN")  # fmt: skip
+        types = ("VARCHAR", "VARCHAR", "VARCHAR", "BIGINT", "VARCHAR", "BIGINT", "DOUBLE",
+                 "VARCHAR", "VARCHAR", "VARCHAR", "BOOLEAN")  # fmt: skip
         stale = any(not row[-1] for row in rows)
         notes = ("the data changed since: what is not current answers nothing",) if stale else ()
         return tell.table(names, types, rows, notes)

@@ -72,7 +72,8 @@ def test_its_tables_are_bought_once_at_the_price_that_was_foretold(session: Sess
     ]  # fmt: skip
     (listed,) = session.synopses.listed()
     assert (listed.name, listed.user, listed.updates) == ("main", "alice", 0)
-    assert session.synopses.shown().rows[0][:5] == (
+    assert session.synopses.shown().rows[0][:6] == (
+        "town",
         "main",
         "sex, region, age, smoker",
         10,
@@ -186,7 +187,8 @@ def test_others_pay_once_for_what_they_read_and_the_cap_does_not_pay_again(
     for user in ("bob", "carol"):
         town.ledger.grant(user, dataset="town", epsilon=100)
     session.synopses.create("main", COLUMNS, rho=0.1, users=["bob"])
-    shown = session.synopses.shown()
+    shown = session.answer("SHOW SYNOPSES")
+    assert shown == session.synopses.shown("town")
     assert shown.rows[0][shown.columns.index("asked_by")] == "alice, bob"
     (cap,) = town.ledger.caps()
     with (
