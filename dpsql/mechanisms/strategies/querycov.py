@@ -23,14 +23,15 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import UsageError
 from dpsql.mechanisms.strategies.ascent import ascend
-from dpsql.mechanisms.strategies.spectrum import Floats, floored, of_columns
-from dpsql.mechanisms.strategies.universe import Universe
+from dpsql.mechanisms.strategies.spectrum import EPS, Floats, floored, of_columns
+from dpsql.mechanisms.strategies.universe import Universe, lengths
 
 _ABSENT = 1e-14  # of the largest eigenvalue: lent to directions that no known column has
 _CHEAP = 60  # steps before Newton's, or
@@ -176,28 +177,49 @@ def _settled(active: _Active, root: Floats, gap: float, until: float) -> tuple[_
     First cheap steps v <- v (d / v)^p. The power grows as long as the dual does: where it falls,
     the step is taken back. Then Newton's on the columns that are left, unless they are too many.
     """
-    kept, weights, lower, power = active, active.weights, 0.0, 2.0
-    columns, spectrum = active.columns, None
+    inner = root * active.columns
+    picked, weights, lower, power = np.arange(inner.shape[1]), active.weights, 0.0, 2.0
+    kept, best, excess = picked, weights, np.zeros(0)
     for step in range(_CHEAP):
-        if step >= _SHORT and kept.columns.shape[1] <= _FEW:
+        if step >= _SHORT and len(kept) <= _FEW:
             break
-        tried = of_columns(root * columns, weights)
-        if tried.lower >= lower * (1 - 1e-9) or spectrum is None:
-            kept, spectrum, power = _Active(columns, tried.weights), tried, min(power * 1.2, 40.0)
+        tried = _looked(inner[:, picked], weights)
+        if tried.lower >= lower * (1 - 1e-9) or not step:
+            kept, best, excess = picked, tried.weights, tried.excess
+            power = min(power * 1.2, 40.0)
         else:
             power = max(1.0, power / 3)
         lower = max(lower, tried.lower)
-        excess = spectrum.excess
         if float(excess.max()) <= 1 + gap or time.monotonic() >= until:
-            return kept, lower
-        weights = floored(spectrum.weights * np.clip(excess**power, 1e-3, 1e3))
+            return _Active(active.columns[:, kept], best), lower
+        weights = floored(best * np.clip(excess**power, 1e-3, 1e3))
         keep = (weights > min(_UNUSED, _FINER * gap) * weights.mean()) | (excess > 1)
-        columns, weights = kept.columns[:, keep], weights[keep]
-    if kept.columns.shape[1] > _FEW:
-        return kept, lower
-    inner = np.ascontiguousarray(root * kept.columns)
-    found = ascend(lambda v: of_columns(inner, v), kept.weights, gap=gap / 2, until=until, most=20)
-    return _Active(kept.columns, found.last.weights), max(lower, found.lower)
+        picked, weights = kept[keep], weights[keep]
+    if len(kept) > _FEW:
+        return _Active(active.columns[:, kept], best), lower
+    inner = np.ascontiguousarray(inner[:, kept])
+    found = ascend(lambda v: of_columns(inner, v), best, gap=gap / 2, until=until, most=20)
+    return _Active(active.columns[:, kept], found.last.weights), max(lower, found.lower)
+
+
+class _Look(NamedTuple):
+    """What a cheap step needs of a spectrum: its weights, excess and lower bound."""
+
+    weights: Floats
+    excess: Floats
+    lower: float
+
+
+def _looked(columns: Floats, weights: Floats) -> _Look:
+    """d / v = w' (W V W')^-1/2 w of columns w, in single precision; the rest is exact."""
+    half = columns * np.sqrt(weights)
+    values, vectors = np.linalg.eigh(half @ half.T)
+    keep = values > 4 * len(values) * EPS * values[-1]
+    roots = np.sqrt(values[keep])
+    total, times = float(roots.sum()), float(roots.sum() / weights.sum())
+    triangle = np.linalg.qr((vectors[:, keep] / np.sqrt(roots)).T, mode="r")
+    excess = lengths(triangle.astype(np.float32), columns.astype(np.float32))
+    return _Look(weights * times**2, excess / times, total**2 / float(weights.sum()))
 
 
 def _norms(precision: Floats, columns: Floats) -> Floats:
