@@ -19,7 +19,7 @@ from dpsql.errors import UsageError
 from dpsql.mechanisms.strategies.spectrum import EPS, Floats
 
 _BLOCK = 1 << 22  # entries of W that are held as floats
-_KEPT = 8_000  # columns that one look gives, at most
+_KEPT = 4_000  # columns that one look gives, at most
 _CLOSE = 8e-3  # error of a root w' P w <= 1 that a first look may make
 _SINGLE = float(np.finfo(np.float32).eps)
 _NARROW, _CUTS = 32, 8  # rows of a triangle, at least, and parts, of which each leaves out its zeros
