@@ -103,8 +103,10 @@ def _drafts(
 
     if len(listed) < 2:
         return [found(cluster) for cluster in listed]
+    order = sorted(listed, key=lambda cluster: -cluster.work)  # so that none is left at the end
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(found, listed))
+        done = dict(zip((cluster.places for cluster in order), pool.map(found, order), strict=True))
+    return [done[cluster.places] for cluster in listed]
 
 
 def _tables(workload: Workload, wanted: Sequence[Floats], largest: bool) -> list[TableDraft]:

@@ -22,7 +22,10 @@ _BLOCK = 1 << 22  # entries of W that are held as floats
 _KEPT = 4_000  # columns that one look gives, at most
 _CLOSE = 8e-3  # error of a root w' P w <= 1 that a first look may make
 _SINGLE = float(np.finfo(np.float32).eps)
-_NARROW, _CUTS = 32, 8  # rows of a triangle, at least, and parts, of which each leaves out its zeros
+_NARROW, _CUTS = (
+    32,
+    8,
+)  # rows of a triangle, at least, and parts, of which each leaves out its zeros
 
 
 @dataclass(frozen=True, slots=True)

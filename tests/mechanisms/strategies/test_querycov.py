@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpsql.errors import UsageError
+from dpsql.mechanisms.strategies import universe
 from dpsql.mechanisms.strategies.largest import smallest_largest
 from dpsql.mechanisms.strategies.optimum import optimum, weighted_gram
 from dpsql.mechanisms.strategies.querycov import NoiseCovariance, _looked, noise_covariance
@@ -121,6 +122,22 @@ def test_bounds_of_listed_columns_are_never_below_the_truth(size: float, apart: 
     assert seen.columns.shape[0] == 40
 
 
+def test_few_columns_are_looked_at_in_double_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though a few directions have next to no noise: of all rows those, and all of the worst."""
+    rng, looked = np.random.default_rng(8), [0]
+    columns, squares = _workload(40, 20_000, 9), universe._squares
+
+    def counted(root: Floats, some: np.ndarray) -> Floats:
+        looked[0] += root.shape[0] * some.shape[1]
+        return squares(root, some)
+
+    monkeypatch.setattr(universe, "_squares", counted)
+    half = rng.normal(size=(40, 40))
+    half[:3] *= 1e5
+    ListedColumns(columns)(half.T @ half)
+    assert 3 * 20_000 <= looked[0] <= 5 * 20_000
+
+
 @pytest.mark.parametrize("repeated", [0, 1, 20])
 def test_a_cheap_step_sees_what_the_spectrum_says(repeated: int) -> None:
     """With as many queries that depend on others, so that some directions have no column."""
@@ -134,13 +151,13 @@ def test_a_cheap_step_sees_what_the_spectrum_says(repeated: int) -> None:
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    universe = ListedColumns(np.eye(2, dtype=np.int8))
+    listed = ListedColumns(np.eye(2, dtype=np.int8))
     with pytest.raises(UsageError, match="no weights"):
-        noise_covariance(universe, 2, weights=np.ones(2), largest=True)
+        noise_covariance(listed, 2, weights=np.ones(2), largest=True)
     with pytest.raises(UsageError, match="above 0"):
-        noise_covariance(universe, 2, weights=np.array([1, np.nan]))
+        noise_covariance(listed, 2, weights=np.array([1, np.nan]))
     with pytest.raises(UsageError, match="gap"):
-        noise_covariance(universe, 2, gap=float("nan"))
+        noise_covariance(listed, 2, gap=float("nan"))
     with pytest.raises(UsageError, match="integers"):
         ListedColumns(np.ones((2, 2)))
     with pytest.raises(UsageError, match="a column"):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpsql.accounting.events import PICO
+from dpsql.accounting.kept.stored import Stored
 from dpsql.errors import UsageError
 from dpsql.planner import Asked, Terms
 from dpsql.query.canon import _family, families, parts
@@ -139,3 +140,23 @@ def test_what_counts_nobody_takes_nothing_from_the_others(
     *_, release = session.run(f"{COUNTS};{sql}", rho=0.01)
     keys = sum(name in ("sex", "region", "month") for name in release.columns)
     assert all(value in (0, None) for row in release.rows for value in row[keys:])
+
+
+def test_a_release_is_not_read_through_for_each_statement(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a script takes as the square of its statements."""
+    calls, of_tables = [0], Stored.of_tables
+
+    def counted(stored: Stored) -> Any:
+        calls[0] += 1
+        return of_tables(stored)
+
+    monkeypatch.setattr(Stored, "of_tables", counted)
+    found = []
+    for many in (4, 8):
+        calls[0] = 0
+        told = session.explain_script(";".join(COUNTS.split(";")[:many]), rho=0.02)
+        assert told.backend == "factorization"
+        found.append(calls[0])
+    assert found[0] == found[1]
