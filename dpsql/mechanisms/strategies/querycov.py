@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from dpsql.errors import UsageError
 from dpsql.mechanisms.strategies.ascent import ascend
 from dpsql.mechanisms.strategies.spectrum import EPS, Floats, floored, of_columns
-from dpsql.mechanisms.strategies.universe import Universe, lengths
+from dpsql.mechanisms.strategies.universe import Universe, lengths, triangle
 
 _ABSENT = 1e-14  # of the largest eigenvalue: lent to directions that no known column has
 _CHEAP = 60  # steps before Newton's, or
@@ -211,14 +211,15 @@ class _Look(NamedTuple):
 
 
 def _looked(columns: Floats, weights: Floats) -> _Look:
-    """d / v = w' (W V W')^-1/2 w of columns w, in single precision; the rest is exact."""
+    """What `of_columns` finds, but d / v = w' (W V W')^-1/2 w in single precision: it tells which
+    way to go, and what is bounded rests on the rest."""
     half = columns * np.sqrt(weights)
     values, vectors = np.linalg.eigh(half @ half.T)
     keep = values > 4 * len(values) * EPS * values[-1]
     roots = np.sqrt(values[keep])
     total, times = float(roots.sum()), float(roots.sum() / weights.sum())
-    triangle = np.linalg.qr((vectors[:, keep] / np.sqrt(roots)).T, mode="r")
-    excess = lengths(triangle.astype(np.float32), columns.astype(np.float32))
+    single = triangle((vectors[:, keep] / np.sqrt(roots)).T)
+    excess = lengths(single, columns.astype(np.float32)).astype(np.float64)
     return _Look(weights * times**2, excess / times, total**2 / float(weights.sum()))
 
 

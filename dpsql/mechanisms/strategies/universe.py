@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,8 @@ _BLOCK = 1 << 22  # entries of W that are held as floats
 _KEPT = 4_000  # columns that one look gives, at most
 _CLOSE = 8e-3  # error of a root w' P w <= 1 that a first look may make
 _SINGLE = float(np.finfo(np.float32).eps)
-_NARROW, _CUTS = (
-    32,
-    8,
-)  # rows of a triangle, at least, and parts, of which each leaves out its zeros
+_NARROW = 32  # rows of a part of a triangle, at least,
+_CUTS = 8  # and parts, each of which leaves out the zeros before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class Found:
             raise ValueError("a bound is a finite number, not below 0")
 
 
-Number = TypeVar("Number", np.float32, np.float64)
+Singles: TypeAlias = NDArray[np.float32]
 Universe: TypeAlias = Callable[[Floats], Found]
 
 
@@ -100,10 +98,10 @@ class ListedColumns:
         reach = 2 * self.terms * math.sqrt(float(self.squares.max()))
         errors = np.sqrt(np.cumsum((root**2).sum(axis=1))) * reach
         rough = int(np.searchsorted(errors * _SINGLE, _CLOSE, "right"))
-        triangle = np.linalg.qr(root[:rough], mode="r").astype(np.float32)
+        single = triangle(root[:rough])
         found = np.zeros(len(self.squares))
         for part in self._parts():
-            found[part] = lengths(triangle, self.columns[:, part].astype(np.float32))
+            found[part] = lengths(single, self.columns[:, part].astype(np.float32))
             if rough < len(root):
                 found[part] += _squares(root[rough:], self.columns[:, part])
         doubt = 2 * float(errors[rough - 1]) * _SINGLE if rough else 0.0
@@ -115,16 +113,22 @@ class ListedColumns:
 
 
 def _squares(root: Floats, columns: NDArray[np.integer[Any]]) -> Floats:
+    """|root w|^2 of columns w, in double precision."""
     moved = root @ columns.astype(np.float64)
     return np.asarray(np.einsum("ij,ij->j", moved, moved), np.float64)
 
 
-def lengths(triangle: NDArray[Number], columns: NDArray[Number]) -> NDArray[Number]:
-    """|R w|^2 of columns w (k, some), for an upper triangular R (rows, k)."""
-    step = max(_NARROW, -(-len(triangle) // _CUTS))
-    found = np.zeros(columns.shape[1], columns.dtype)
-    for start in range(0, len(triangle), step):
-        moved = triangle[start : start + step, start:] @ columns[start:]
+def triangle(root: Floats) -> Singles:
+    """An upper triangular R (rows, k) with |R w| = |root w| for all w."""
+    return np.asarray(np.linalg.qr(root, mode="r"), np.float32)
+
+
+def lengths(single: Singles, columns: Singles) -> Singles:
+    """|R w|^2 of columns w (k, some), for a triangular R."""
+    step = max(_NARROW, -(-len(single) // _CUTS))
+    found = np.zeros(columns.shape[1], np.float32)
+    for start in range(0, len(single), step):
+        moved = single[start : start + step, start:] @ columns[start:]
         found += np.einsum("ij,ij->j", moved, moved)
     return found
 

@@ -102,7 +102,7 @@ def test_how_many_are_looked_for_at_once_makes_no_difference(
         monkeypatch.setattr(drafts, "AT_ONCE", at_once)
         found.append(factored(asked))
     one, other = found
-    assert len(one.solved) == len(other.solved) > 2
+    assert len(one.solved) == len(other.solved) > 1
     for a, b in zip(one.strategy.parts, other.strategy.parts, strict=True):
         assert isinstance(a, Mixed) and isinstance(b, Mixed) and (a.matrix == b.matrix).all()
     assert (one.rmse, one.lower) == (other.rmse, other.lower)
