@@ -39,7 +39,8 @@ _SHORT = 10  # where columns are
 _FEW = 800  # at most, which Newton's take
 _UNUSED, _FINER = 0.06, 4  # a column's weight, relative to the mean, below which it is dropped:
 # that, or so many times the gap
-_NEW = 0.01  # the weight of a new column, relative to the mean
+_NEW = 0.2  # the weight of a new column, relative to the mean; where weights on queries move, too,
+_FAINT = 0.01  # less, or they go round and round
 _ADDED = 10  # columns that are added at a time, for each query
 _ROUNDS = 400
 
@@ -101,7 +102,7 @@ def noise_covariance(
     until = time.monotonic() + seconds
     pool = universe(np.eye(queries)).columns
     active = _Active(pool, np.ones(pool.shape[1]))
-    lower, best, close = 0.0, None, 0.05
+    lower, best, close, new = 0.0, None, 0.05, _FAINT if largest else _NEW
     for rounds in range(1, _ROUNDS + 1):
         root = np.sqrt(shares)[:, None]
         active, bound = _settled(active, root, max(min(close, 0.1), gap / 2), until)
@@ -111,7 +112,7 @@ def noise_covariance(
         late = time.monotonic() >= until
         norms = _norms(precision, pool)
         if float(norms.max()) > 1 + max(gap, close) and rounds > 1 and not late:
-            active = active.joined(pool, norms, _ADDED * queries)
+            active = active.joined(pool, norms, _ADDED * queries, new)
             continue
         seen = universe(precision)
         variances = np.diagonal(noise) / shares * seen.bound
@@ -122,7 +123,7 @@ def noise_covariance(
         if close <= gap or late:
             break
         pool = seen.columns
-        active = active.joined(pool, _norms(precision, pool), _ADDED * queries)
+        active = active.joined(pool, _norms(precision, pool), _ADDED * queries, new)
         if largest:
             shares = shares * variances / float(shares @ variances)
             shares = np.maximum(shares, 1e-9 / queries)
@@ -148,21 +149,22 @@ class _Active:
     columns: Floats
     weights: Floats
 
-    def joined(self, columns: Floats, norms: Floats, most: int) -> _Active:
-        """With columns whose norms are above 1, evenly from the largest down; one at the least."""
+    def joined(self, columns: Floats, norms: Floats, most: int, new: float) -> _Active:
+        """With columns whose norms are above 1, evenly from the largest down, one at the least, of
+        `new` times the mean weight."""
         known = {column.tobytes() for column in _rows(self.columns)}
         order = np.argsort(-norms, kind="stable")
         above = max(1, int((norms > 1).sum()))
-        picked, new = order[: above : max(1, above // most)], []
+        picked, kept = order[: above : max(1, above // most)], []
         for at, column in zip(picked, _rows(columns[:, picked]), strict=True):
             key = column.tobytes()
             if key not in known:
                 known.add(key)
-                new.append(at)
-        weight = _NEW * float(self.weights.mean()) if len(self.weights) else 1.0
+                kept.append(at)
+        weight = new * float(self.weights.mean()) if len(self.weights) else 1.0
         return _Active(
-            np.hstack([self.columns, columns[:, new]]),
-            np.concatenate([self.weights, np.full(len(new), weight)]),
+            np.hstack([self.columns, columns[:, kept]]),
+            np.concatenate([self.weights, np.full(len(kept), weight)]),
         )
 
 
