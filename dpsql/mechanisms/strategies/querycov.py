@@ -39,8 +39,8 @@ _SHORT = 10  # where columns are
 _FEW = 800  # at most, which Newton's take
 _UNUSED, _FINER = 0.06, 4  # a column's weight, relative to the mean, below which it is dropped:
 # that, or so many times the gap
-_NEW = 0.2  # the weight of a new column, relative to the mean; where weights on queries move, too,
-_FAINT = 0.01  # less, or they go round and round
+_NEW = 0.2  # the weight of a new column, relative to the mean, in the first round; then half of it
+_FAINT = 0.01  # again and again down to this: one that is dropped does not come back as it was
 _ADDED = 10  # columns that are added at a time, for each query
 _ROUNDS = 400
 
@@ -113,6 +113,7 @@ def noise_covariance(
         norms = _norms(precision, pool)
         if float(norms.max()) > 1 + max(gap, close) and rounds > 1 and not late:
             active = active.joined(pool, norms, _ADDED * queries, new)
+            new = max(new / 2, _FAINT)
             continue
         seen = universe(precision)
         variances = np.diagonal(noise) / shares * seen.bound
@@ -124,6 +125,7 @@ def noise_covariance(
             break
         pool = seen.columns
         active = active.joined(pool, _norms(precision, pool), _ADDED * queries, new)
+        new = max(new / 2, _FAINT)
         if largest:
             shares = shares * variances / float(shares @ variances)
             shares = np.maximum(shares, 1e-9 / queries)

@@ -65,6 +65,14 @@ def test_weights_and_the_largest_error() -> None:
     assert math.sqrt(np.diagonal(evened.matrix).max()) == pytest.approx(evened.rmse)
 
 
+@pytest.mark.parametrize("heavy", [1.0, 4.0, 16.0])
+def test_a_column_that_hardly_counts_does_not_come_and_go_for_ever(heavy: float) -> None:
+    """As of a statement with a weight beside one about other people: it is dropped, and missed."""
+    columns = np.array([[4, 0], [0, 1]], np.int8)
+    found = noise_covariance(ListedColumns(columns), 2, weights=np.array([heavy, 1.0]), gap=2e-3)
+    assert found.gap <= 2e-3 and found.rounds < 50
+
+
 def test_queries_that_depend_on_each_other_leave_some_directions_without_noise() -> None:
     columns = _workload(6, 100, 4)
     columns = np.vstack([columns, columns[:1] + columns[1:2], columns[2:3]])
