@@ -147,6 +147,17 @@ def placed(workload: Workload) -> Iterator[tuple[Family | None, Ints]]:
         start += block.groups * width
 
 
+def nobody(workload: Workload) -> list[bool]:
+    """Of each block whether it is known to count nobody, whatever rows there are."""
+    return [
+        all(
+            not weight.largest or (family is not None and not family.met)
+            for (_, _, _, weight), family in zip(parts(block), listed, strict=True)
+        )
+        for block, listed in zip(workload.blocks, families(workload), strict=True)
+    ]
+
+
 def remember(block: Block, known: _Families) -> None:
     """Keep the families of a block that were found as those of another: in any workload it is the
     same, for what a block does not mention makes no difference to it."""

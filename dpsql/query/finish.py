@@ -90,6 +90,12 @@ def planned(compiled: Compiled, grid: Grid) -> Finished:
             e if all(not isinstance(p, Slot) or p.name[0] in "kg" for p in walk(e)) else None
             for e, _ in select.bound.items
         ]
+        if all(e is None or (isinstance(e, Slot) and e.name[0] == "k") for e in keyed):
+            groups = select.groups  # keys as they are, as of most statements of a script
+            own = [[None] * groups.size if e is None else _key(select, e) for e in keyed]
+            rows.extend(zip(*own, strict=True))
+            start += groups.size
+            continue
         items = ", ".join("NULL" if e is None else _guarded(e) for e in keyed)
         table = _table(select, [], start)
         found = grid.empty.rows(
@@ -115,11 +121,16 @@ def _as_is(select: CompiledSelect, released: Sequence[Values]) -> Finished:
     columns = []
     for expr, _ in select.bound.items:
         assert isinstance(expr, Slot)
-        at = int(expr.name[1:])
-        found = select.groups.values(at) if expr.name[0] == "k" else released[at].listed()
-        columns.append(found)
+        own = expr.name[0] == "k"
+        columns.append(_key(select, expr) if own else released[int(expr.name[1:])].listed())
     rows = tuple(zip(*columns, strict=True))
     return Finished(rows, tuple(range(len(rows))))
+
+
+def _key(select: CompiledSelect, expr: Expr) -> list[Any]:
+    """The values of a key in all groups."""
+    assert isinstance(expr, Slot)
+    return select.groups.values(int(expr.name[1:]))
 
 
 def _table(

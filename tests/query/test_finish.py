@@ -123,6 +123,27 @@ def test_union_all_is_ordered_as_one() -> None:
     assert rows == [("b", 7), (None, 6)]
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*) AS c, SUM(n) FROM t",
+        "SELECT d, COUNT(*) AS c, s, s AS t FROM t GROUP BY CUBE (d, s)",
+        "SELECT n, COUNT(*) AS c FROM t WHERE FALSE GROUP BY n",
+        "SELECT s, COUNT(*) FROM t GROUP BY s UNION ALL SELECT s, COUNT(*) * 2 FROM t GROUP BY s",
+    ],
+)
+def test_a_plan_of_keys_as_they_are_is_what_duckdb_says(
+    sql: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is asked for a constant beside them alone."""
+    one, other = (compiled(each, DATASET, GRID) for each in (sql, sql.replace(" FROM", ", 1 FROM")))
+    assert isinstance(one, Compiled) and isinstance(other, Compiled)
+    slow = planned(other, GRID)
+    monkeypatch.setattr(GRID.empty, "rows", lambda *_, **__: pytest.fail("no database is needed"))
+    fast = planned(one, GRID)
+    assert [(*row, 1) for row in fast.rows] == list(slow.rows) and fast.sources == slow.sources
+
+
 def test_a_plan_has_the_keys_and_no_values() -> None:
     found = compiled("SELECT s, upper(s) AS u, COUNT(*) AS c FROM t GROUP BY s", DATASET, GRID)
     assert isinstance(found, Compiled)

@@ -42,7 +42,7 @@ _SAFE = 1 << 62
 Ints: TypeAlias = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Stored:
     """Families of queries with noise of one `law`, and the noisy value of each of their groups.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +17,12 @@ from dpsql.mechanisms.strategies.formulas import OPTIMAL
 from dpsql.mechanisms.strategies.full import kinds, read
 from dpsql.mechanisms.strategies.largest import smallest_largest
 from dpsql.mechanisms.strategies.marginals import Ideal, ideal_of
-from dpsql.mechanisms.strategies.mixing import GAP, covariance, square
+from dpsql.mechanisms.strategies.mixing import AWAY, GAP, covariance, square
 from dpsql.mechanisms.strategies.optimum import Optimum, optimum, weighted_gram
 from dpsql.mechanisms.strategies.rows import Listed
 from dpsql.mechanisms.strategies.solved import Solved, Tables
 from dpsql.mechanisms.strategies.strategy_cache import StrategyCache, folder, key
+from dpsql.query.canon import nobody
 from dpsql.query.linear import Workload
 
 Floats = NDArray[np.float64]
@@ -32,6 +34,7 @@ MOST = 1 << 34  # of a strategy's largest entry, for the sake of residual tables
 FEW = 150  # queries that are soon mixed together
 WORTH = 0.01  # less error than that is not worth what cannot be fitted with other releases
 CLOSE, FIRST = 5e-4, 3e-3  # the same of a strategy on cells; on very many that of a step
+AT_ONCE = 2  # clusters, of which each may hold `clusters.HELD` bytes of columns
 MANY = 256  # cells for which finding one takes longer than reading it
 
 
@@ -41,51 +44,69 @@ def rmse(drafts: Sequence[Draft | TableDraft], largest: bool) -> float:
     return math.sqrt(sum(errors)) if largest else sum(map(math.sqrt, errors))
 
 
-def best(
-    workload: Workload, wanted: Sequence[Floats], largest: bool
+def drafted(
+    workload: Workload, wanted: Sequence[Floats], largest: bool, grouped: bool
+) -> list[Draft | TableDraft]:
+    """The parts of least error that are found; if `grouped`, of those that mix the aggregates of
+    each group alone. What counts nobody is left out of all others.
+    """
+    none = nobody(workload)
+    every = [at for at, each in enumerate(none) if not each]
+    found = (_by_group if grouped else _best)(workload, every, wanted, largest)
+    return [*found, *(_free(alone(workload, at)) for at, each in enumerate(none) if each)]
+
+
+def _best(
+    workload: Workload, every: Sequence[int], wanted: Sequence[Floats], largest: bool
 ) -> Sequence[Draft | TableDraft]:
-    """The parts of least error that are found.
+    """The parts of least error that are found for some blocks.
 
     All queries mixed together are the best, and are looked for where they are few. A residual plan
     is as good for tables alone, and is looked at where these are a quarter of all queries or more;
     where they are most of many nothing else is tried beside the best noise for the others.
     """
-    every = range(len(workload.blocks))
     listed = clusters(workload, every)
+    queries = sum(each.workload.size for each in listed)
     together = len(listed) == 1 and listed[0].whole
     tables: list[TableDraft] = []
-    if not (together and workload.size <= FEW):
+    if not (together and queries <= FEW):
         tables = _tables(workload, wanted, largest)
     if not tables:
         return _drafts(listed, wanted, largest)
     size = sum(kind.ideal.workload.size for kind in tables)
     rest = sorted(set(every).difference(*(kind.places for kind in tables)))
-    alone = not rest and len(tables) == 1 and tables[0].lower
-    if size < workload.size // 4 or (together and not alone):
+    all_in_one = not rest and len(tables) == 1 and tables[0].lower
+    if size < queries // 4 or (together and not all_in_one):
         return _drafts(listed, wanted, largest)
     others = [*tables, *_drafts(clusters(workload, rest), wanted, largest)]
-    if size > max(FEW, workload.size // 2):
+    if size > max(FEW, queries // 2):
         return others
     plain = _drafts(listed, wanted, largest)
     return others if rmse(others, largest) < rmse(plain, largest) * (1 - WORTH) else plain
 
 
-def by_group(
-    workload: Workload, wanted: Sequence[Floats], largest: bool
+def _by_group(
+    workload: Workload, every: Sequence[int], wanted: Sequence[Floats], largest: bool
 ) -> Sequence[Draft | TableDraft]:
     """The best noise for the aggregates of each group alone, the same for all groups of a block."""
-    return _drafts([alone(workload, at) for at in range(len(workload.blocks))], wanted, largest)
+    return _drafts([alone(workload, at) for at in every], wanted, largest)
 
 
 def _drafts(
     listed: Sequence[Cluster], wanted: Sequence[Floats], largest: bool
 ) -> list[Draft | TableDraft]:
-    """The best noise for each cluster."""
-    found: list[Draft | TableDraft] = []
-    for cluster in listed:
+    """The best noise for each cluster, some of which are looked for at the same time."""
+
+    def found(cluster: Cluster) -> Draft | TableDraft:
         mine = np.concatenate([wanted[at].reshape(-1) for at in cluster.places])
-        found.append(_draft(cluster, mine, largest))
-    return found
+        return _draft(cluster, mine, largest)
+
+    if len(listed) < 2:
+        return [found(cluster) for cluster in listed]
+    order = sorted(listed, key=lambda cluster: -cluster.work)  # so that none is left at the end
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        done = dict(zip((cluster.places for cluster in order), pool.map(found, order), strict=True))
+    return [done[cluster.places] for cluster in listed]
 
 
 def _tables(workload: Workload, wanted: Sequence[Floats], largest: bool) -> list[TableDraft]:
@@ -108,7 +129,8 @@ def _tables(workload: Workload, wanted: Sequence[Floats], largest: bool) -> list
 class Draft:
     """A cluster with T (rows, width) of sensitivity 1, the error of its answers and a bound on it.
 
-    The error is the weighted sum of squares, or the largest, at a variance of 1.
+    The error is the weighted sum of squares, or the largest, at a variance of 1. It is 0 where
+    nobody is counted: nothing moves T then.
     """
 
     cluster: Cluster
@@ -152,7 +174,8 @@ def solved(
 ) -> tuple[Solved | Tables, ...]:
     """All parts on the finest grid that holds them. Raises ValueError where none does.
 
-    Residual tables have factors as fine as theirs alone where that takes no grid too fine.
+    Residual tables have factors as fine as theirs alone where that takes no grid too fine. Parts
+    of scale 0 have no share of the price, and need none.
     """
     mixed, finest = 0.0, 0.0
     for draft, scale in zip(drafts, scales, strict=True):
@@ -167,7 +190,7 @@ def solved(
     for unit in units:
         try:
             listed = zip(drafts, scales, strict=True)
-            return tuple(draft.solved(scale * unit) for draft, scale in listed)
+            return tuple(draft.solved((scale or 1.0) * unit) for draft, scale in listed)
         except ValueError:
             if unit == units[-1]:
                 raise
@@ -191,13 +214,19 @@ def _draft(cluster: Cluster, wanted: Floats, largest: bool) -> Draft:
         return Draft(cluster, best.matrix, size * best.rmse**2, size * best.lower**2)
     if columns is None:
         squared = sum(float(w.largest) ** 2 for b in cluster.workload.blocks for w in b.weights)
-        squared = squared or 1.0  # weights of 0, whatever rows there are
         plain = np.eye(len(wanted)) / math.sqrt(squared * times)
         return Draft(cluster, plain, size * squared, 0.0)
     found = covariance(columns, None if largest else wanted)
     return Draft(
         cluster, found.root / math.sqrt(times), size * found.rmse**2, size * found.lower**2
     )
+
+
+def _free(cluster: Cluster) -> Draft:
+    """Queries that count nobody: with so much weight that their noise does not matter."""
+    (block,) = cluster.workload.blocks
+    heaviest = max((weight.largest for weight in block.weights), default=0)
+    return Draft(cluster, np.eye(len(block.weights)) * (AWAY / max(heaviest, 1)), 0.0, 0.0)
 
 
 def _on_cells(cells: Cells, wanted: Floats | None) -> Optimum:

@@ -23,7 +23,7 @@ from dpsql.accounting.kept.stored import Stored
 from dpsql.mechanisms.intervals.noises import Joint, Noise
 from dpsql.mechanisms.intervals.spread import Fitted, Spread
 from dpsql.mechanisms.reuse.found import Answered
-from dpsql.mechanisms.strategies.drafts import best, by_group, rmse, solved
+from dpsql.mechanisms.strategies.drafts import drafted, rmse, solved
 from dpsql.mechanisms.strategies.mixing import importance
 from dpsql.mechanisms.strategies.solved import Solved, Tables
 from dpsql.query.linear import Workload
@@ -126,11 +126,13 @@ def factored(workload: Workload, *, largest: bool = False, grouped: bool = False
     Clusters of SELECTs that cannot be planned together have a part each; at rho_c they err by
     e_c / rho_c, so that rho_c is in proportion to sqrt(e_c) for the least sum, to e_c for the least
     of the largest. Nothing depends on how fast the machine is: a plan that is made again is the
-    same.
+    same. Raises ValueError where nobody is counted, and for weights too large to be mixed.
     """
     wanted = importance(workload, largest=largest)
-    drafts = by_group(workload, wanted, largest) if grouped else best(workload, wanted, largest)
+    drafts = drafted(workload, wanted, largest, grouped)
     parts = [draft.error if largest else math.sqrt(draft.error) for draft in drafts]
+    if not any(parts):
+        raise ValueError("a strategy is for queries that count somebody")
     made = solved(drafts, [math.sqrt(part / sum(parts)) for part in parts])
     lower = [draft.lower for draft in drafts]
     return Factored(

@@ -31,7 +31,7 @@ from dpsql.mechanisms.strategies.full import Read, Same, read
 from dpsql.mechanisms.strategies.mixing import importance, mixing
 from dpsql.mechanisms.strategies.residual import even, plan
 from dpsql.mechanisms.strategies.tables import Floats, Ints, Keys, Precisions, Rebuilt
-from dpsql.query.canon import families
+from dpsql.query.canon import families, nobody
 from dpsql.query.contrasts import Contrast
 from dpsql.query.linear import Block, Workload
 from dpsql.query.strategy import Residuals, Strategy
@@ -258,11 +258,12 @@ def ideal_of(
         return None
     if deepest > _KEYS or heaviest > _HEAVIEST:
         return None
-    try:
-        matrix, squared = mixing(_measured(workload, same, found, [()]))
-    except ValueError:  # weights too large to be mixed, or that cannot be told apart
+    counts = _measured(workload, same, found, [()])
+    if all(nobody(counts)):
         return None
-    if not squared:  # nobody is counted
+    try:
+        matrix, squared = mixing(counts)
+    except ValueError:  # weights too large to be mixed, or that cannot be told apart
         return None
     much = _much(workload, same, matrix, wanted, largest)
     answers = {keys: len(at) for keys, at in found.places}

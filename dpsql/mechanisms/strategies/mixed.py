@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import weakref
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -130,6 +132,19 @@ def covariance(mix: Mix) -> Floats:
     return _undone(mix).covariance
 
 
+_NUMBERS: weakref.WeakKeyDictionary[Stored, Mapping[str, int]] = weakref.WeakKeyDictionary()
+
+
+def _numbers(stored: Stored) -> Mapping[str, int]:
+    """The numbers of the families that were mixed, by key; listed once, as a script asks for those
+    of each of its statements."""
+    known = _NUMBERS.get(stored)
+    if known is None:
+        mixed = stored.families[: len(stored.families) - sum(map(len, stored.of_tables()))]
+        known = _NUMBERS[stored] = {family.key: at for at, family in enumerate(mixed)}
+    return known
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Again:
     """Answers that a strategy was measured for; `numbers` are those of its families, by block, -1
@@ -145,8 +160,7 @@ class Again:
     @classmethod
     def of(cls, workload: Workload, stored: Stored) -> Again:
         """The queries of a workload that are among those of a release that were mixed."""
-        mixed = stored.families[: len(stored.families) - sum(map(len, stored.of_tables()))]
-        known = {family.key: at for at, family in enumerate(mixed)}
+        known = _numbers(stored)
         return cls(
             workload,
             stored,
@@ -168,7 +182,7 @@ class Again:
         for block, (of, at, scale) in zip(self.workload.blocks, self._places(), strict=True):
             width = len(block.weights)
             inner = np.zeros((block.groups, width, width))
-            for number, mix in enumerate(self.stored.mixes):
+            for number, mix in self._mixes(of):
                 mine = np.flatnonzero((of == number).any(axis=1))
                 step = max(1, _ENTRIES // width**2)
                 share = self._share(mix)
@@ -187,9 +201,9 @@ class Again:
     def _agreed(self, spread: Spread, block: Block, of: Ints, at: Ints, scale: Floats) -> Spread:
         """With what becomes of errors where answers are made to agree and shown as one table."""
         mixes = self.stored.mixes
-        agreed = {n: g for n, mix in enumerate(mixes) if (g := self._margins(mix))}
-        tables = {n: t for n, mix in enumerate(mixes) if (t := self._table(mix))}
-        if not np.isin(of, [*agreed, *tables]).any():
+        agreed = {n: g for n, mix in self._mixes(of) if (g := self._margins(mix))}
+        tables = {n: t for n, mix in self._mixes(of) if (t := self._table(mix))}
+        if not agreed and not tables:
             return spread
 
         @functools.cache
@@ -207,6 +221,11 @@ class Again:
             return more
 
         return dataclasses.replace(spread, whole=whole, multiples=True)
+
+    def _mixes(self, of: Ints) -> list[tuple[int, Mix]]:
+        """The mixes that some answers are in, by number."""
+        numbers = set(of.reshape(-1).tolist())
+        return [(at, self.stored.mixes[at]) for at in sorted(numbers) if at >= 0]
 
     def _margins(self, mix: Mix) -> Margins | None:
         """Of the groups of a SELECT whose aggregates were mixed group by group."""
@@ -269,9 +288,8 @@ class Again:
             ):
                 if family is not None and number >= 0:
                     values[start + family.origin, column] = self.stored.values[number]
-            for number, mix in enumerate(self.stored.mixes):
-                if (of == number).any():
-                    centre[of == number] = self._estimates(mix)[at[of == number]]
+            for number, mix in self._mixes(of):
+                centre[of == number] = self._estimates(mix)[at[of == number]]
             centre *= scale
             values = np.where(scale == 1.0, values, np.rint(centre).astype(np.int64))
             found.append(Fitted(values, centre, spread))

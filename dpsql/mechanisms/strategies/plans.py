@@ -111,7 +111,7 @@ def _factored(workload: Workload, largest: bool, grouped: bool) -> Factored | No
     try:
         with one_thread():
             return factored(workload, largest=largest, grouped=grouped)
-    except ValueError:  # weights too large to be mixed
+    except ValueError:  # weights too large to be mixed, or nobody is counted
         return None
 
 

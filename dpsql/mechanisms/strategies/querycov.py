@@ -23,14 +23,15 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import UsageError
 from dpsql.mechanisms.strategies.ascent import ascend
-from dpsql.mechanisms.strategies.spectrum import Floats, floored, of_columns
-from dpsql.mechanisms.strategies.universe import Universe
+from dpsql.mechanisms.strategies.spectrum import EPS, Floats, floored, of_columns
+from dpsql.mechanisms.strategies.universe import Universe, lengths, triangle
 
 _ABSENT = 1e-14  # of the largest eigenvalue: lent to directions that no known column has
 _CHEAP = 60  # steps before Newton's, or
@@ -38,7 +39,8 @@ _SHORT = 10  # where columns are
 _FEW = 800  # at most, which Newton's take
 _UNUSED, _FINER = 0.06, 4  # a column's weight, relative to the mean, below which it is dropped:
 # that, or so many times the gap
-_NEW = 0.01  # the weight of a new column, relative to the mean
+_NEW = 0.2  # the weight of a new column, relative to the mean, in the first round; then half of it
+_FAINT = 0.01  # again and again down to this: one that is dropped does not come back as it was
 _ADDED = 10  # columns that are added at a time, for each query
 _ROUNDS = 400
 
@@ -100,7 +102,7 @@ def noise_covariance(
     until = time.monotonic() + seconds
     pool = universe(np.eye(queries)).columns
     active = _Active(pool, np.ones(pool.shape[1]))
-    lower, best, close = 0.0, None, 0.05
+    lower, best, close, new = 0.0, None, 0.05, _FAINT if largest else _NEW
     for rounds in range(1, _ROUNDS + 1):
         root = np.sqrt(shares)[:, None]
         active, bound = _settled(active, root, max(min(close, 0.1), gap / 2), until)
@@ -110,7 +112,8 @@ def noise_covariance(
         late = time.monotonic() >= until
         norms = _norms(precision, pool)
         if float(norms.max()) > 1 + max(gap, close) and rounds > 1 and not late:
-            active = active.joined(pool, norms, _ADDED * queries)
+            active = active.joined(pool, norms, _ADDED * queries, new)
+            new = max(new / 2, _FAINT)
             continue
         seen = universe(precision)
         variances = np.diagonal(noise) / shares * seen.bound
@@ -121,7 +124,8 @@ def noise_covariance(
         if close <= gap or late:
             break
         pool = seen.columns
-        active = active.joined(pool, _norms(precision, pool), _ADDED * queries)
+        active = active.joined(pool, _norms(precision, pool), _ADDED * queries, new)
+        new = max(new / 2, _FAINT)
         if largest:
             shares = shares * variances / float(shares @ variances)
             shares = np.maximum(shares, 1e-9 / queries)
@@ -147,21 +151,22 @@ class _Active:
     columns: Floats
     weights: Floats
 
-    def joined(self, columns: Floats, norms: Floats, most: int) -> _Active:
-        """With columns whose norms are above 1, evenly from the largest down; one at the least."""
+    def joined(self, columns: Floats, norms: Floats, most: int, new: float) -> _Active:
+        """With columns whose norms are above 1, evenly from the largest down, one at the least, of
+        `new` times the mean weight."""
         known = {column.tobytes() for column in _rows(self.columns)}
         order = np.argsort(-norms, kind="stable")
         above = max(1, int((norms > 1).sum()))
-        picked, new = order[: above : max(1, above // most)], []
+        picked, kept = order[: above : max(1, above // most)], []
         for at, column in zip(picked, _rows(columns[:, picked]), strict=True):
             key = column.tobytes()
             if key not in known:
                 known.add(key)
-                new.append(at)
-        weight = _NEW * float(self.weights.mean()) if len(self.weights) else 1.0
+                kept.append(at)
+        weight = new * float(self.weights.mean()) if len(self.weights) else 1.0
         return _Active(
-            np.hstack([self.columns, columns[:, new]]),
-            np.concatenate([self.weights, np.full(len(new), weight)]),
+            np.hstack([self.columns, columns[:, kept]]),
+            np.concatenate([self.weights, np.full(len(kept), weight)]),
         )
 
 
@@ -176,28 +181,50 @@ def _settled(active: _Active, root: Floats, gap: float, until: float) -> tuple[_
     First cheap steps v <- v (d / v)^p. The power grows as long as the dual does: where it falls,
     the step is taken back. Then Newton's on the columns that are left, unless they are too many.
     """
-    kept, weights, lower, power = active, active.weights, 0.0, 2.0
-    columns, spectrum = active.columns, None
+    inner = root * active.columns
+    picked, weights, lower, power = np.arange(inner.shape[1]), active.weights, 0.0, 2.0
+    kept, best, excess = picked, weights, np.zeros(0)
     for step in range(_CHEAP):
-        if step >= _SHORT and kept.columns.shape[1] <= _FEW:
+        if step >= _SHORT and len(kept) <= _FEW:
             break
-        tried = of_columns(root * columns, weights)
-        if tried.lower >= lower * (1 - 1e-9) or spectrum is None:
-            kept, spectrum, power = _Active(columns, tried.weights), tried, min(power * 1.2, 40.0)
+        tried = _looked(inner[:, picked], weights)
+        if tried.lower >= lower * (1 - 1e-9) or not step:
+            kept, best, excess = picked, tried.weights, tried.excess
+            power = min(power * 1.2, 40.0)
         else:
             power = max(1.0, power / 3)
         lower = max(lower, tried.lower)
-        excess = spectrum.excess
         if float(excess.max()) <= 1 + gap or time.monotonic() >= until:
-            return kept, lower
-        weights = floored(spectrum.weights * np.clip(excess**power, 1e-3, 1e3))
+            return _Active(active.columns[:, kept], best), lower
+        weights = floored(best * np.clip(excess**power, 1e-3, 1e3))
         keep = (weights > min(_UNUSED, _FINER * gap) * weights.mean()) | (excess > 1)
-        columns, weights = kept.columns[:, keep], weights[keep]
-    if kept.columns.shape[1] > _FEW:
-        return kept, lower
-    inner = np.ascontiguousarray(root * kept.columns)
-    found = ascend(lambda v: of_columns(inner, v), kept.weights, gap=gap / 2, until=until, most=20)
-    return _Active(kept.columns, found.last.weights), max(lower, found.lower)
+        picked, weights = kept[keep], weights[keep]
+    if len(kept) > _FEW:
+        return _Active(active.columns[:, kept], best), lower
+    inner = np.ascontiguousarray(inner[:, kept])
+    found = ascend(lambda v: of_columns(inner, v), best, gap=gap / 2, until=until, most=20)
+    return _Active(active.columns[:, kept], found.last.weights), max(lower, found.lower)
+
+
+class _Look(NamedTuple):
+    """What a cheap step needs of a spectrum: its weights, excess and lower bound."""
+
+    weights: Floats
+    excess: Floats
+    lower: float
+
+
+def _looked(columns: Floats, weights: Floats) -> _Look:
+    """What `of_columns` finds, but d / v = w' (W V W')^-1/2 w in single precision: it tells which
+    way to go, and what is bounded rests on the rest."""
+    half = columns * np.sqrt(weights)
+    values, vectors = np.linalg.eigh(half @ half.T)
+    keep = values > 4 * len(values) * EPS * values[-1]
+    roots = np.sqrt(values[keep])
+    total, times = float(roots.sum()), float(roots.sum() / weights.sum())
+    single = triangle((vectors[:, keep] / np.sqrt(roots)).T)
+    excess = lengths(single, columns.astype(np.float32)).astype(np.float64)
+    return _Look(weights * times**2, excess / times, total**2 / float(weights.sum()))
 
 
 def _norms(precision: Floats, columns: Floats) -> Floats:

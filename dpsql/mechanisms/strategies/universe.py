@@ -16,11 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import UsageError
-from dpsql.mechanisms.strategies.spectrum import Floats
+from dpsql.mechanisms.strategies.spectrum import EPS, Floats
 
 _BLOCK = 1 << 22  # entries of W that are held as floats
-_KEPT = 8_000  # columns that one look gives, at most
-_CLOSE = 5e-4  # error of a root w' P w <= 1 that single precision may make
+_KEPT = 4_000  # columns that one look gives, at most
+_CLOSE = 8e-3  # error of a root w' P w <= 1 that a first look may make
+_SINGLE = float(np.finfo(np.float32).eps)
+_NARROW = 32  # rows of a part of a triangle, at least,
+_CUTS = 8  # and parts, each of which leaves out the zeros before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class Found:
             raise ValueError("a bound is a finite number, not below 0")
 
 
+Singles: TypeAlias = NDArray[np.float32]
 Universe: TypeAlias = Callable[[Floats], Found]
 
 
@@ -78,27 +82,55 @@ class ListedColumns:
             return Found(np.asarray(self.columns[:, best], np.float64), bound)
         values, vectors = np.linalg.eigh(precision)
         root = np.sqrt(np.clip(values, 0, None))[:, None] * vectors.T  # P = root' root
-        norms, error = self._norms(root)
-        bound = (math.sqrt(float(norms.max())) + error) ** 2
+        norms, bound = self._norms(root)
         best = _chosen(norms)
         return Found(np.asarray(self.columns[:, best], np.float64), bound * (1 + 1e-9))
 
-    def _norms(self, root: Floats) -> tuple[NDArray[Any], float]:
-        """|root w|^2 of every column, and by how much rounding may have lessened a norm.
+    def _norms(self, root: Floats) -> tuple[Floats, float]:
+        """|root w|^2 of every column, and a bound on all; the rows are in the order of their
+        lengths.
 
         A sum of k products errs by at most k eps |root| |w| (Higham 2002, section 3.1); products
-        with 0 are exact, as is adding 0.
+        with 0 are exact, as is adding 0. A first look is in single precision, but for the longest
+        rows, where there is next to no noise; all others may be turned to be upper triangular.
+        Columns that may be the worst are looked at again.
         """
-        reach = self.terms * math.sqrt(float(self.squares.max())) * float(np.linalg.norm(root))
-        kind: type[np.float32] | type[np.float64] = np.float32
-        if not 2 * reach * float(np.finfo(kind).eps) <= _CLOSE:
-            kind = np.float64
-        inner = root.astype(kind)
-        found = np.empty(len(self.squares), kind)
+        reach = 2 * self.terms * math.sqrt(float(self.squares.max()))
+        errors = np.sqrt(np.cumsum((root**2).sum(axis=1))) * reach
+        rough = int(np.searchsorted(errors * _SINGLE, _CLOSE, "right"))
+        single = triangle(root[:rough])
+        found = np.zeros(len(self.squares))
         for part in self._parts():
-            moved = inner @ self.columns[:, part].astype(kind)
-            found[part] = np.einsum("ij,ij->j", moved, moved)
-        return found, 2 * reach * float(np.finfo(kind).eps)
+            found[part] = lengths(single, self.columns[:, part].astype(np.float32))
+            if rough < len(root):
+                found[part] += _squares(root[rough:], self.columns[:, part])
+        doubt = 2 * float(errors[rough - 1]) * _SINGLE if rough else 0.0
+        least = math.sqrt(float(found.max())) - doubt
+        worst = np.flatnonzero(found >= max(least, 0.0) ** 2)
+        for some in np.array_split(worst, -(-len(worst) * len(root) // _BLOCK)):
+            found[some] = _squares(root, self.columns[:, some])
+        return found, (math.sqrt(float(found[worst].max())) + float(errors[-1]) * EPS) ** 2
+
+
+def _squares(root: Floats, columns: NDArray[np.integer[Any]]) -> Floats:
+    """|root w|^2 of columns w, in double precision."""
+    moved = root @ columns.astype(np.float64)
+    return np.asarray(np.einsum("ij,ij->j", moved, moved), np.float64)
+
+
+def triangle(root: Floats) -> Singles:
+    """An upper triangular R (rows, k) with |R w| = |root w| for all w."""
+    return np.asarray(np.linalg.qr(root, mode="r"), np.float32)
+
+
+def lengths(single: Singles, columns: Singles) -> Singles:
+    """|R w|^2 of columns w (k, some), for a triangular R."""
+    step = max(_NARROW, -(-len(single) // _CUTS))
+    found = np.zeros(columns.shape[1], np.float32)
+    for start in range(0, len(single), step):
+        moved = single[start : start + step, start:] @ columns[start:]
+        found += np.einsum("ij,ij->j", moved, moved)
+    return found
 
 
 def _chosen(norms: NDArray[Any]) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpsql.accounting.events import PICO
+from dpsql.accounting.kept.stored import Stored
 from dpsql.errors import UsageError
 from dpsql.planner import Asked, Terms
 from dpsql.query.canon import _family, families, parts
@@ -32,11 +33,22 @@ SQL = [
 ]
 
 
+COUNTS = ";".join(f"SELECT COUNT(*) FROM town WHERE age > {n} OR month < {n}" for n in range(2, 10))
+NOBODY = [
+    "SELECT COUNT(*) FROM town WHERE age < 2 AND age > 7",
+    "SELECT month, region, COUNT(*) FROM town WHERE FALSE GROUP BY month, region",
+    "SELECT sex, COUNT_IF(age > 100), SUM(month) FROM town WHERE age < 2 AND age > 7 GROUP BY sex",
+    "SELECT sex, COUNT_IF(FALSE), SUM(CASE WHEN age < 0 THEN month END) FROM town GROUP BY sex",
+    "SELECT sex, region, COUNT(*) FROM town WHERE age < 2 AND age > 7 GROUP BY CUBE (sex, region)",
+]
+
+
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     from tests.session.conftest import Town, people
 
     town = Town(tmp_path_factory.mktemp("town"))
+    town.ledger.grant("alice", dataset="town", epsilon=100)
     with town.open(town.database("a", people(50, 1))) as opened:
         yield opened
 
@@ -113,3 +125,38 @@ def test_weights_that_no_factors_tell_apart_are_refused(session: Session) -> Non
     listed = [compiled(session, SQL[0]), compiled(session, SQL[1])]
     with pytest.raises(UsageError, match="too far apart"):
         scaled(listed, [1.0, 1e24])
+
+
+@pytest.mark.parametrize("sql", NOBODY)
+def test_what_counts_nobody_takes_nothing_from_the_others(
+    session: Session, sql: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if too many to be mixed with them, which left all to plain noise; it is answered by 0."""
+    monkeypatch.setattr("dpsql.mechanisms.strategies.clusters.QUERIES", 4)
+    before, after = (session.explain_script(s, rho=0.01) for s in (COUNTS, f"{COUNTS};{sql}"))
+    assert before.backend == after.backend == "factorization"
+    for one, other in zip(before.plans, after.plans, strict=False):
+        assert one.stderr[0][0] == pytest.approx(other.stderr[0][0], rel=1e-3)
+    *_, release = session.run(f"{COUNTS};{sql}", rho=0.01)
+    keys = sum(name in ("sex", "region", "month") for name in release.columns)
+    assert all(value in (0, None) for row in release.rows for value in row[keys:])
+
+
+def test_a_release_is_not_read_through_for_each_statement(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a script takes as the square of its statements."""
+    calls, of_tables = [0], Stored.of_tables
+
+    def counted(stored: Stored) -> Any:
+        calls[0] += 1
+        return of_tables(stored)
+
+    monkeypatch.setattr(Stored, "of_tables", counted)
+    found = []
+    for many in (4, 8):
+        calls[0] = 0
+        told = session.explain_script(";".join(COUNTS.split(";")[:many]), rho=0.02)
+        assert told.backend == "factorization"
+        found.append(calls[0])
+    assert found[0] == found[1]
