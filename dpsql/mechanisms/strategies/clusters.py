@@ -44,13 +44,6 @@ class Cluster:
     whole: bool
     cells: Cells | None = None
 
-    @property
-    def work(self) -> int:
-        """About in proportion to the time in which its strategy is found."""
-        if self.cells is not None:
-            return self.cells.count**3
-        return 0 if self.columns is None else self.columns.queries**2 * self.columns.size
-
 
 def clusters(workload: Workload, blocks: Sequence[int]) -> list[Cluster]:
     """These blocks of a workload, together as far as their columns can be listed."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +33,6 @@ MOST = 1 << 34  # of a strategy's largest entry, for the sake of residual tables
 FEW = 150  # queries that are soon mixed together
 WORTH = 0.01  # less error than that is not worth what cannot be fitted with other releases
 CLOSE, FIRST = 5e-4, 3e-3  # the same of a strategy on cells; on very many that of a step
-AT_ONCE = 2  # clusters, of which each may hold `clusters.HELD` bytes of columns
 MANY = 256  # cells for which finding one takes longer than reading it
 
 
@@ -95,18 +93,12 @@ def _by_group(
 def _drafts(
     listed: Sequence[Cluster], wanted: Sequence[Floats], largest: bool
 ) -> list[Draft | TableDraft]:
-    """The best noise for each cluster, some of which are looked for at the same time."""
-
-    def found(cluster: Cluster) -> Draft | TableDraft:
+    """The best noise for each cluster."""
+    found: list[Draft | TableDraft] = []
+    for cluster in listed:
         mine = np.concatenate([wanted[at].reshape(-1) for at in cluster.places])
-        return _draft(cluster, mine, largest)
-
-    if len(listed) < 2:
-        return [found(cluster) for cluster in listed]
-    order = sorted(listed, key=lambda cluster: -cluster.work)  # so that none is left at the end
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        done = dict(zip((cluster.places for cluster in order), pool.map(found, order), strict=True))
-    return [done[cluster.places] for cluster in listed]
+        found.append(_draft(cluster, mine, largest))
+    return found
 
 
 def _tables(workload: Workload, wanted: Sequence[Floats], largest: bool) -> list[TableDraft]:

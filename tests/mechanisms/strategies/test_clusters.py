@@ -6,11 +6,10 @@ import random
 
 import pytest
 
-from dpsql.mechanisms.strategies import clusters, drafts
+from dpsql.mechanisms.strategies import clusters
 from dpsql.mechanisms.strategies.clusters import Cluster
 from dpsql.mechanisms.strategies.factorization import factored
 from dpsql.query.linear import Workload
-from dpsql.query.strategy import Mixed
 from tests.mechanisms.measured import DOMAIN, workload
 
 CONDITIONS = {
@@ -91,18 +90,3 @@ def test_halves_are_told_apart_by_a_column_that_half_of_them_mention() -> None:
     one, other = clusters._halves(asked, range(4))
     assert sorted([one, other]) == [[0, 2], [1, 3]]
     assert clusters._halves(Workload(DOMAIN, (a, a)), range(2)) == ([0], [1])
-
-
-def test_how_many_are_looked_for_at_once_makes_no_difference(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """To the last bit: each is found as if it were alone, and they stay in their order."""
-    asked, found = counts(3), []
-    for at_once in (1, 3):
-        monkeypatch.setattr(drafts, "AT_ONCE", at_once)
-        found.append(factored(asked))
-    one, other = found
-    assert len(one.solved) == len(other.solved) > 1
-    for a, b in zip(one.strategy.parts, other.strategy.parts, strict=True):
-        assert isinstance(a, Mixed) and isinstance(b, Mixed) and (a.matrix == b.matrix).all()
-    assert (one.rmse, one.lower) == (other.rmse, other.lower)
