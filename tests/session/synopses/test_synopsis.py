@@ -72,14 +72,8 @@ def test_its_tables_are_bought_once_at_the_price_that_was_foretold(session: Sess
     ]  # fmt: skip
     (listed,) = session.synopses.listed()
     assert (listed.name, listed.user, listed.updates) == ("main", "alice", 0)
-    assert session.synopses.shown().rows[0][:6] == (
-        "town",
-        "main",
-        "sex, region, age, smoker",
-        10,
-        "marginals",
-        0,
-    )
+    told = ("town", "main", "sex, region, age, smoker", 10, "marginals", 0)
+    assert session.synopses.shown().rows[0][:6] == told
 
 
 def test_what_its_tables_tell_is_free_and_within_their_intervals(session: Session) -> None:
