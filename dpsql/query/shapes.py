@@ -97,7 +97,7 @@ def recall(asked: Shape) -> Query | None:
             return None
         _LOOSE.move_to_end(asked.name)
         _READ.move_to_end(_name(asked, loose))
-    found: Query = _Filling(known[0].literals, asked.literals).of(known[1])
+    found: Query = _Filling(known[0].literals, asked.literals, loose).of(known[1])
     return found
 
 
@@ -163,11 +163,14 @@ def _parts(query: Query) -> Iterator[Any]:
 class _Filling:
     """Puts literals in the place of others, and moves all places accordingly."""
 
-    def __init__(self, then: Sequence[Literal], now: Sequence[Literal]) -> None:
+    def __init__(
+        self, then: Sequence[Literal], now: Sequence[Literal], loose: Sequence[bool]
+    ) -> None:
         self._starts = [literal.start for literal in then]
         moves = [new.end - old.end for new, old in zip(now, then, strict=True)]
         self._moves = [0, *moves]  # of what follows the first, second, ... literal
-        self._texts = {old.start: new.text for old, new in zip(then, now, strict=True)}
+        listed = zip(then, now, loose, strict=True)
+        self._texts = {old.start: new.text for old, new, may in listed if may}
 
     def of(self, part: Any) -> Any:
         """A query, or a part of one."""
