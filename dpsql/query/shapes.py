@@ -27,6 +27,7 @@ from dpsql.query.syntax import Cte, Derived, ForeignSource, Order, Query, Select
 from dpsql.query.text import Text, Token
 
 _KEPT = 256  # shapes
+_LONGEST = 2048  # characters of a statement that is kept: one of 16,384 takes 3 MiB
 _NUMBER = re.compile("0|[1-9][0-9]{0,8}")  # of 32 bits at most
 _QUOTED = re.compile("'(?:[ -&(-~]|'')*'")  # one that ends
 _BEFORE = frozenset(" \n\t(,=<>")
@@ -102,7 +103,9 @@ def recall(asked: Shape) -> Query | None:
 
 
 def remember(asked: Shape, query: Query) -> None:
-    """Keep a query as DuckDB read it, if some of its literals may surely be others."""
+    """Keep a query as DuckDB read it, if it is short and some literals may surely be others."""
+    if len(asked.name) > _LONGEST:
+        return
     found = _loose(asked, query)
     if not any(found):  # the text alone is kept by whoever asks
         return

@@ -241,3 +241,5 @@ def test_only_so_many_shapes_are_kept() -> None:
     assert len(shapes._READ) == shapes._KEPT
     assert any("c3 " in name for name, _ in shapes._READ)
     assert not any("c2 " in name for name, _ in shapes._READ)
+    parse(f"SELECT COUNT(*) FROM t WHERE long IN ({', '.join('1' * 4000)})")  # would take 1 MiB
+    assert not any("long" in name for name in shapes._LOOSE)
