@@ -96,6 +96,8 @@ class Empty:
         except duckdb.Error as error:
             raise _own(error) from None
         assert found is not None
+        if not found[0]:  # DuckDB 2 on B'é', whose tree it cannot write
+            raise EmptyError("unwritable")
         tree = json.loads(found[0])
         if tree["error"]:
             position = tree.get("position")

@@ -216,6 +216,7 @@ def _ask(text: Text, found: list[Token]) -> Ask:
     query = recall(asked)
     if query is not None:
         return Ask(query, text, sql, options, (), above)
+    text.given(sql)
     try:
         nodes = parsing().parse(sql)
     except EmptyError as error:

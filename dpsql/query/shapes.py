@@ -27,6 +27,7 @@ from dpsql.query.syntax import Cte, Derived, ForeignSource, Order, Query, Select
 from dpsql.query.text import Text, Token
 
 _KEPT = 256  # shapes
+_LONGEST = 2048  # characters of a statement that is kept: one of 16,384 takes 3 MiB
 _NUMBER = re.compile("0|[1-9][0-9]{0,8}")  # of 32 bits at most
 _QUOTED = re.compile("'(?:[ -&(-~]|'')*'")  # one that ends
 _BEFORE = frozenset(" \n\t(,=<>")
@@ -97,12 +98,14 @@ def recall(asked: Shape) -> Query | None:
             return None
         _LOOSE.move_to_end(asked.name)
         _READ.move_to_end(_name(asked, loose))
-    found: Query = _Filling(known[0].literals, asked.literals).of(known[1])
+    found: Query = _Filling(known[0].literals, asked.literals, loose).of(known[1])
     return found
 
 
 def remember(asked: Shape, query: Query) -> None:
-    """Keep a query as DuckDB read it, if some of its literals may surely be others."""
+    """Keep a query as DuckDB read it, if it is short and some literals may surely be others."""
+    if len(asked.name) > _LONGEST:
+        return
     found = _loose(asked, query)
     if not any(found):  # the text alone is kept by whoever asks
         return
@@ -163,11 +166,14 @@ def _parts(query: Query) -> Iterator[Any]:
 class _Filling:
     """Puts literals in the place of others, and moves all places accordingly."""
 
-    def __init__(self, then: Sequence[Literal], now: Sequence[Literal]) -> None:
+    def __init__(
+        self, then: Sequence[Literal], now: Sequence[Literal], loose: Sequence[bool]
+    ) -> None:
         self._starts = [literal.start for literal in then]
         moves = [new.end - old.end for new, old in zip(now, then, strict=True)]
         self._moves = [0, *moves]  # of what follows the first, second, ... literal
-        self._texts = {old.start: new.text for old, new in zip(then, now, strict=True)}
+        listed = zip(then, now, loose, strict=True)
+        self._texts = {old.start: new.text for old, new, may in listed if may}
 
     def of(self, part: Any) -> Any:
         """A query, or a part of one."""

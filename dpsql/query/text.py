@@ -68,16 +68,11 @@ class Text:
         if "\0" in sql:
             raise self.refusal("a NUL character", Span(sql.index("\0"), sql.index("\0") + 1))
         try:
-            encoded = sql.encode()
+            self._offsets = _offsets(sql)
         except UnicodeEncodeError as error:
             raise self.refusal(
                 "a lone surrogate, which is no character", Span(error.start, error.end)
             ) from None
-        self._offsets = (
-            None
-            if len(encoded) == len(sql)
-            else list(accumulate((len(c.encode()) for c in sql), initial=0))
-        )
         listed = tokens(sql)
         starts = [start for start, _ in listed]
         if self._offsets is not None:
@@ -91,6 +86,11 @@ class Text:
                 self.tokens.append(Token(kind, text, start, start + len(text)))
         self._starts = [token.start for token in self.tokens]
         self._check_characters()
+
+    def given(self, sql: str) -> None:
+        """Places that follow are of `sql`, the text with some of its characters blanked out."""
+        if self._offsets is not None:
+            self._offsets = _offsets(sql)
 
     def _char(self, offset: int) -> int:
         """The character that holds a byte offset."""
@@ -259,6 +259,13 @@ class Text:
         """Whether a character stands outside all tokens: in a comment."""
         at = bisect.bisect_right(self._starts, index) - 1
         return at < 0 or index >= self.tokens[at].end
+
+
+def _offsets(sql: str) -> list[int] | None:
+    """The byte at which each character begins; None where that is its own number."""
+    if len(sql.encode()) == len(sql):
+        return None
+    return list(accumulate((len(char.encode()) for char in sql), initial=0))
 
 
 def _alone(text: str) -> str:

@@ -222,6 +222,9 @@ def test_whatever_a_value_decides_is_read_anew(first: str, second: str) -> None:
 def test_what_may_be_another_literal_is_looked_at_beside_those_that_may_not() -> None:
     head = "SELECT COUNT(*) FROM t WHERE a = "
     _check(head + "'x'\n''", [head + "'x'\n'y'", head + "'z'\n'y'", head + "'z'\n''"])
+    for beside in ("'x'\n'y'", "'x' -- 'z'\n'y'", "- 1", "(+ 1)", "DATE 'x'", "(1)::TEXT"):
+        first, *others = (f"{head}{beside} AND b = {one} AND c = 'x'" for one in (1, 22, 3))
+        _check(first, others)
     _check(
         "SELECT COUNT(*) FROM t WHERE a < 5 ORDER BY 1 LIMIT 3",
         [
@@ -238,3 +241,5 @@ def test_only_so_many_shapes_are_kept() -> None:
     assert len(shapes._READ) == shapes._KEPT
     assert any("c3 " in name for name, _ in shapes._READ)
     assert not any("c2 " in name for name, _ in shapes._READ)
+    parse(f"SELECT COUNT(*) FROM t WHERE long IN ({', '.join('1' * 4000)})")  # would take 1 MiB
+    assert not any("long" in name for name in shapes._LOOSE)

@@ -157,7 +157,8 @@ def _trained(
         while len(fits) > _FITS:
             fits.pop(next(iter(fits)))
     stored = archive.stored(synopsis.charges[0])
-    assert stored is not None  # it was read
+    if stored is None:  # it was read, and is damaged
+        raise _lost(synopsis)
     return fits[name].answers(workload, max(float(stored.values[0][0]), 0.0))
 
 
@@ -169,14 +170,13 @@ def _fit(
     seqs: tuple[int, ...],
 ) -> Growth:
     """The fit to some charges: the same whether it was kept, goes on from one that is known, or is
-    made anew."""
+    made anew. What is damaged of them is left out."""
+    listed = [(seq, archive.stored(seq)) for seq in seqs]
+    releases = [stored for _, stored in listed if stored is not None]
+    seqs = tuple([seq for seq, stored in listed if stored is not None])
     if not seqs:
-        raise UsageError(
-            f"what was measured for synopsis {synopsis.name} is lost: drop it, and make another"
-        )
+        raise _lost(synopsis)
     domain = session._grid(dataset).domain(synopsis.columns)
-    listed = [archive.stored(seq) for seq in seqs]
-    releases = [release for release in listed if release is not None]
     kept = session.ledger.synopses.fit(synopsis)
     if kept is not None:
         with contextlib.suppress(ValueError):  # damaged, or of other charges: fitted again
@@ -187,7 +187,7 @@ def _fit(
         found = session._learned.fits.get((archive.name, synopsis.name, seqs[:known]))
     if found is None:
         found, known = rooted(domain, releases[0]), 1
-    later = [release for release in listed[known:] if release is not None]
+    later = releases[known:]
     if synopsis.step == TABLES:
         for stored in later:
             found = grown(found, stored)
@@ -200,3 +200,9 @@ def _fit(
         with contextlib.suppress(LedgerError):  # it can be fitted again
             session.ledger.synopses.keep_fit(synopsis, to_bytes(found, seqs))
     return found
+
+
+def _lost(synopsis: Synopsis) -> UsageError:
+    return UsageError(
+        f"what was measured for synopsis {synopsis.name} is lost: drop it, and make another"
+    )

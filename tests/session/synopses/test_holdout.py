@@ -14,6 +14,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import Refused, UsageError
+from dpsql.mechanisms.reuse.archive import Archive
 from dpsql.session import Session
 from dpsql.session.asked import named
 from tests.session.conftest import SCHEMA
@@ -263,3 +264,12 @@ def test_there_are_no_rows_to_export(session: Session) -> None:
     made(session)
     with pytest.raises(UsageError, match="no rows but those of its public training table"):
         session.synopses.export("held", 10, dataset="town")
+
+
+def test_where_the_number_of_rows_is_damaged_nothing_is_said(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(session)
+    monkeypatch.setattr(Archive, "stored", lambda *_: None)
+    with pytest.raises(UsageError, match="what was measured for synopsis held is lost"):
+        session.answer(NEAR, **ASKED)

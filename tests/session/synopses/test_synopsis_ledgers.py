@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 from dpsql.accounting.ledger import Ledger
 from dpsql.errors import Error, UsageError
 from dpsql.mechanisms import sparse
+from dpsql.release import Release
 from dpsql.session import Session
 from tests.session.synopses.test_synopsis import COLUMNS, NOT_TOLD, TOLD, filled, spent, within
 
@@ -119,3 +123,32 @@ def test_all_guesses_that_a_laplace_gate_lets_pass_are_near_as_often_as_is_said(
         )
 
     assert failed(1) <= failed(QUESTIONS) <= 1 - share(level, 1)
+
+
+@pytest.mark.parametrize("lost", ["1", "seq = (SELECT min(seq) FROM release)", "seq > 4"])
+def test_what_is_left_of_damaged_releases_is_fitted_and_nothing_else_breaks(
+    tmp_path: Path, town: Any, lost: str
+) -> None:
+    path, place = filled(town, "b", "i % 4 < 2", "i % 4"), tmp_path / "some.ledger"
+    with Ledger.open(str(place)) as ledger:
+        ledger.grant("alice", dataset="town", epsilon=100)
+        with opened(path, ledger, "alice") as alice:
+            alice.synopses.create("main", COLUMNS, **MADE)
+            for asked in (FAR, FAR.replace("'N'", "'S' AND smoker")):
+                alice.answer(asked, **ASKED)
+    with contextlib.closing(sqlite3.connect(place, isolation_level=None)) as made:
+        assert made.execute(f"UPDATE release SET stored = substr(stored, 1, 40) WHERE {lost}")
+    with Ledger.open(str(place)) as ledger, opened(path, ledger, "alice") as alice:
+        paid = spent(alice)
+        asks: list[Callable[[], Release]] = [
+            lambda: alice.explain(NOT_TOLD, **ASKED),
+            lambda: alice.answer(NOT_TOLD, strict=False, **ASKED),
+            lambda: alice.synopses.export("main", 10),
+        ]
+        for ask in asks:
+            if lost == "1":
+                with pytest.raises(UsageError, match="what was measured for synopsis main is lost"):
+                    ask()
+            else:
+                ask()
+        assert spent(alice) == paid
