@@ -19,10 +19,10 @@ from bisect import bisect_left
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any, NamedTuple, TypeAlias, get_args
 
 from dpsql.query.expr import Between, Compare, Const, Expr, Op, Span, children, walk
+from dpsql.query.renewed import Renewed
 from dpsql.query.syntax import Cte, Derived, ForeignSource, Order, Query, Select, Table, Union
 from dpsql.query.text import Text, Token
 
@@ -59,7 +59,7 @@ class Shape:
 _Name: TypeAlias = "tuple[str, tuple[str | None, ...]]"  # with the literals that are no others
 _LOOSE: OrderedDict[str, tuple[bool, ...]] = OrderedDict()  # which literals may be others
 _READ: OrderedDict[_Name, tuple[Shape, Query]] = OrderedDict()
-_LOCK = Lock()
+_KEEPING = Renewed()
 
 
 def shape(text: Text, sql: str) -> Shape:
@@ -91,7 +91,7 @@ def _value(kind: str, token: Token, sql: str) -> str | None:
 
 def recall(asked: Shape) -> Query | None:
     """The query of a shape with these literals, if one that is read like it was remembered."""
-    with _LOCK:
+    with _KEEPING.held():
         loose = _LOOSE.get(asked.name)
         known = None if loose is None else _READ.get(_name(asked, loose))
         if loose is None or known is None:
@@ -109,7 +109,7 @@ def remember(asked: Shape, query: Query) -> None:
     found = _loose(asked, query)
     if not any(found):  # the text alone is kept by whoever asks
         return
-    with _LOCK:
+    with _KEEPING.held():
         _LOOSE[asked.name] = found
         _READ[_name(asked, found)] = asked, query
         for kept in (_LOOSE, _READ):

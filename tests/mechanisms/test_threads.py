@@ -65,16 +65,16 @@ FORKED = """
 import os, signal, sys, threading, time
 from dpsql.mechanisms import threads
 from dpsql.mechanisms.strategies import plans
-from dpsql.query import distinct
+from dpsql.query import distinct, shapes
 
-locks = plans._PLANNING, threads._CHANGING, distinct._LISTING
+locks = plans._PLANNING, threads._CHANGING, distinct._LISTING, shapes._KEEPING
 held = threading.Event()
 found = threads._openblas()
 before = found and found[0]()
 
 def hold():
-    planning, changing, listing = (lock.held() for lock in locks)
-    with planning, listing, threads.one_thread(), changing:
+    planning, changing, listing, keeping = (lock.held() for lock in locks)
+    with planning, listing, keeping, threads.one_thread(), changing:
         held.set()
         time.sleep(60)
 
@@ -83,7 +83,7 @@ held.wait()
 child = os.fork()
 if child == 0:
     signal.alarm(20)
-    for lock in (plans._PLANNING, distinct._LISTING):
+    for lock in (plans._PLANNING, distinct._LISTING, shapes._KEEPING):
         with lock.held():
             pass
     with threads.one_thread():
