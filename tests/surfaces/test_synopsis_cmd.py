@@ -63,7 +63,7 @@ def test_a_synopsis_is_bought_asked_shown_and_dropped(
     code, out, _ = run(capsys, "explain", town, TOLD, *asked, *me)
     assert code == 0 and "synopsis main" in out
     code, out, _ = run(capsys, "synopsis", "show", town, "--format", "json", *me)
-    assert code == 0 and json.loads(out)["rows"][0][:3] == ["main", "sex, age", 3]
+    assert code == 0 and json.loads(out)["rows"][0][:4] == ["town", "main", "sex, age", 3]
     code, out, _ = run(capsys, "synopsis", "drop", town, "main", *me)
     assert code == 0 and "synopsis main is dropped" in out
     code, _, err = run(capsys, "query", town, TOLD, *asked, *me)
