@@ -20,8 +20,13 @@ from tests.cases.published import cases
 from tests.query.grammar import Statements, asked
 from tests.query.tables import table
 
-_LITERAL = re.compile(r"'(?:[^']|'')*'|\b\d+\b")
+_WORD = re.compile(r"'(?:[^']|'')*'|\b\d+\b|\b[A-Za-z_]\w*\b")
 _TEXTS = ["''", "'a'", "'it''s'", "'2020-02-30'", "'t'", "'%x_'", "'year'", "'\\'", "'/*'", "'--'"]
+_NAMES = [
+    "c0", "Year", "current_date", "CURRENT_USER", "rowid", "user", "date", "interval", "excluded",
+    "value", "key", "array", "struct", "row", "default", "lambda", "try_cast", "isnull", "glob",
+    "columns", "unnest", "count", "x" * 70, "_", "nan", "infinity", "localtime", "position", "any",
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +37,7 @@ def _no_shapes() -> Iterator[None]:
 
 
 def _forget() -> None:
+    shapes._LAST.clear()
     shapes._LOOSE.clear()
     shapes._READ.clear()
 
@@ -62,16 +68,19 @@ def _anew(sql: str) -> Any:
 
 
 def _others(rng: Random, sql: str) -> str:
-    """The same statement with other literals, some of them of another kind."""
+    """The same statement with other words, some of them of another kind."""
+    names = [word for word in _WORD.findall(sql) if word[0].isalpha()]
 
     def other(found: re.Match[str]) -> str:
         if rng.random() < 0.3:
             return found.group()
+        if found.group()[0].isalpha() or found.group()[0] == "_":
+            return rng.choice([*names, *_NAMES]) if rng.random() < 0.15 else found.group()
         if found.group()[0] == "'":
             return rng.choice(_TEXTS)
         return rng.choice(["0", "1", "7", "10", "0123", "99999999", str(rng.randrange(10**12))])
 
-    return _LITERAL.sub(other, sql)
+    return _WORD.sub(other, sql)
 
 
 @given(st.integers(0, 2**64))
@@ -101,7 +110,10 @@ def _check(first: str, others: Sequence[str]) -> None:
 @pytest.mark.parametrize(
     ("first", "others"),
     [
-        ("SELECT COUNT(*) FROM t WHERE a = 1", ["SELECT COUNT(*) FROM t WHERE a = 123"]),
+        (
+            "SELECT COUNT(*) FROM t WHERE a = 1",
+            ["SELECT COUNT(*) FROM t WHERE a = 123", "SELECT COUNT(*) FROM t WHERE long = 5"],
+        ),
         (
             "SELECT AVG(a > 10) AS m FROM t WHERE b IN ('x', 'yy') AND c BETWEEN 5 AND 10;",
             ["SELECT AVG(a > 9) AS m FROM t WHERE b IN ('it''s', '') AND c BETWEEN 123 AND 0;"],
@@ -139,6 +151,18 @@ def test_of_a_shape_duckdb_reads_the_first(
     [
         ("a = 1", "a = 3000000000"),
         ("a = 1", "a = 1.5"),
+        ("a = 1", "current_date = 1"),
+        ("a = 1", "rowid = 1"),
+        ("a = 1", "a.b = 1"),
+        ("a = 1", "interval = 1"),
+        ("a = b", "a = current_user"),
+        ("a = b", "a = b(c)"),
+        ("a = b", "a = b 'x'"),
+        ("a IN (b)", "a IN (current_date)"),
+        ("a IN b", "a IN c"),
+        ("a = b COLLATE nocase", "a = c COLLATE posix"),
+        ("f(a) = 1", "coalesce(a) = 1"),
+        ("a = x -> 1", "a = y -> 1"),
         ("a = 'x'", "a = 'x"),
         ("a = 'x'", "a = 'it''"),
         ("a = 'x'", "a = '"),
@@ -236,10 +260,13 @@ def test_what_may_be_another_literal_is_looked_at_beside_those_that_may_not() ->
 
 
 def test_only_so_many_shapes_are_kept() -> None:
+    head = "SELECT COUNT(*) FROM t WHERE"
     for at in range(shapes._KEPT + 3):
-        parse(f"SELECT COUNT(*) FROM t WHERE c{at} = 1")
-    assert len(shapes._READ) == shapes._KEPT
-    assert any("c3 " in name for name, _ in shapes._READ)
-    assert not any("c2 " in name for name, _ in shapes._READ)
+        for number in (1, 2, 3):
+            parse(f"{head}{' ' * (at + 1)}c = {number}")
+        parse(f"SELECT{' ' * (at + 1)}COUNT(*) FROM t WHERE c = 1")
+    assert len(shapes._READ) == len(shapes._LOOSE) == len(shapes._LAST) == shapes._KEPT
+    found = [len(name.split("WHERE")[1].split("\2")[0]) for name, _ in shapes._READ]
+    assert found == list(range(4, shapes._KEPT + 4))
     parse(f"SELECT COUNT(*) FROM t WHERE long IN ({', '.join('1' * 4000)})")  # would take 1 MiB
     assert not any("long" in name for name in shapes._LOOSE)
