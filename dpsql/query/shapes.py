@@ -102,15 +102,17 @@ def _value(kind: str, token: Token, sql: str) -> str | None:
 def recall(asked: Shape) -> Query | None:
     """The query of a shape with these words, if one that is read like it was remembered."""
     with _KEEPING.held():
-        loose = _LOOSE.get(asked.name)
-        last = _LAST.get(asked.name)
+        last, loose = _LAST.get(asked.name), _LOOSE.get(asked.name)
         if last is not None and (loose is None or _name(last[0], loose) == _name(asked, loose)):
             loose = _keep(*_LAST.pop(asked.name))  # now that another is asked
-        known = None if loose is None else _READ.get(_name(asked, loose))
-        if loose is None or known is None:
+        if loose is None:
+            return None
+        name = _name(asked, loose)
+        known = _READ.get(name)
+        if known is None:
             return None
         _LOOSE.move_to_end(asked.name)
-        _READ.move_to_end(_name(asked, loose))
+        _READ.move_to_end(name)
     found: Query = _Filling(known[0].words, asked.words, loose).of(known[1])
     return found
 

@@ -287,8 +287,8 @@ def _errors(
         grids[0].append(
             [e if math.isfinite(e) and row[column] is not None else None for row, e in errors]
         )
-        for grid, ends in ((grids[1], found.low), (grids[2], found.high)):
-            grid.append([None if math.isnan(end) else end for end in ends[order].tolist()])
+        for grid, ends in ((grids[1], found.low), (grids[2], found.high)):  # -0.0 is told as 0.0
+            grid.append([None if math.isnan(end) else end + 0.0 for end in ends[order].tolist()])
     lines = [tuple(zip(*grid, strict=True)) for grid in grids]
     return tuple(rows), (lines[0], lines[1], lines[2]), withheld
 

@@ -23,6 +23,7 @@ from dpsql.errors import LedgerError, UsageError
 
 VERSION = 1
 HOLDOUT = "holdout"  # the method of a synopsis that guesses by a public table
+ONLINE = ("pmw", HOLDOUT)  # those that buy more when guesses are far off
 TABLES = "tables"  # the step of a synopsis that learns whole tables
 _READ = 64
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from dpsql.accounting.events import PICO, GateNoise
-from dpsql.accounting.kept.synopses import TABLES
+from dpsql.accounting.kept.synopses import ONLINE, TABLES
 from dpsql.errors import UsageError
 from dpsql.mechanisms.synopses import verifier
 from dpsql.mechanisms.synopses.steps import STEPS
@@ -50,7 +50,7 @@ class Learning:
 
     @property
     def online(self) -> bool:
-        return self.method in ("pmw", "holdout")
+        return self.method in ONLINE
 
     @property
     def named(self) -> str:

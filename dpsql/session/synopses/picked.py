@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.accounting.events import AboveThreshold
 from dpsql.accounting.kept.stored import Stored
-from dpsql.accounting.kept.synopses import TABLES, Synopsis
+from dpsql.accounting.kept.synopses import ONLINE, TABLES, Synopsis
 from dpsql.accounting.purse import Balance, Rise
 from dpsql.curator.quote import moved
 from dpsql.curator.rises import read_rise
@@ -317,7 +317,9 @@ def verified(
     """
     known = opened(session, synopsis, compiled.workload.size)
     if known is None and not synopsis.updates:
-        return "it has no updates left"
+        if synopsis.method in ONLINE:
+            return "it has no updates left"
+        return "its tables do not tell it, and it learns no others"
     told = known.told if known else following(session, compiled.bound.dataset, synopsis)
     noises = promised(compiled, settings, archive, told)
     return "its gate is not as accurate as was asked" if noises is None else (told, noises)

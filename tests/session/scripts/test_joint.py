@@ -140,6 +140,8 @@ def test_what_counts_nobody_takes_nothing_from_the_others(
     *_, release = session.run(f"{COUNTS};{sql}", rho=0.01)
     keys = sum(name in ("sex", "region", "month") for name in release.columns)
     assert all(value in (0, None) for row in release.rows for value in row[keys:])
+    ends = [str(end) for row in (*release.low, *release.high) for end in row]
+    assert "-0.0" not in ends
 
 
 def test_a_release_is_not_read_through_for_each_statement(

@@ -78,7 +78,7 @@ def test_what_its_tables_tell_is_free_and_within_their_intervals(session: Sessio
     assert plain.backend == "reuse" and abs(plain.rows[0][0] - 5_000) < 100
     assert spent(session) == paid
     bought = session.answer(NOT_TOLD, backend="synopsis", rho=0.01)
-    assert "it has no updates left, so this was bought" in bought.notes[0]
+    assert "it learns no others, so this was bought" in bought.notes[0]
 
 
 @pytest.mark.parametrize("given", [{}, {"method": "marginals", "updates": None}])

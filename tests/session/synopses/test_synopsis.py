@@ -99,8 +99,8 @@ def test_what_it_cannot_tell_is_bought_as_auto_would(session: Session) -> None:
     plan = session.explain(NOT_TOLD, backend="synopsis", rho=0.01)
     answer = session.answer(NOT_TOLD, backend="synopsis", rho=0.01)
     assert (plan.backend, answer.backend) == ("gaussian", "gaussian")
-    assert "it has no updates left, so this was bought" in answer.notes[0]
-    assert "the synopsis does not answer (it has no updates left)" in plan.notes[0]
+    assert "it learns no others, so this was bought" in answer.notes[0]
+    assert "not answer (its tables do not tell it, and it learns no others)" in plan.notes[0]
     assert spent(session) - paid == round(plan.charged.rho * 1e12) == 10**10
 
 
