@@ -14,8 +14,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.mechanisms.synopses.calibration import Calibration
 from dpsql.mechanisms.synopses.descent import Point, least
-from dpsql.mechanisms.synopses.junction import Calibration, Floats
+from dpsql.mechanisms.synopses.junction import Floats
+from dpsql.mechanisms.synopses.lattice import lattice
 from dpsql.mechanisms.synopses.layout import Layout
 from dpsql.mechanisms.synopses.noisy import NoisyTable
 
@@ -30,34 +32,11 @@ _DESCENT = 50
 Seen: TypeAlias = "NDArray[np.bool_] | bool"
 
 
-def climbed(
-    place: Layout,
-    total: float,
-    known: dict[NoisyTable, Floats],
-    logs: list[Floats],
-    tau: float,
-    steps: int,
-    new: Sequence[NoisyTable] = (),
-) -> float:
-    """Set what is `known` of the potentials, step by step, new tables first; the gap that is left.
+class Climb:
+    """What is known of the potentials, and the rows and the gap of each table beside them.
 
-    `logs` are those of the distribution that has them.
-    """
-    climb, left = _Climb(place, total, known, logs, tau), list(new)
-    while True:
-        climb.renew()
-        each = [gap / cells(table) for table, gap in climb.gaps.items()]
-        table = left.pop(0) if left else climb.tables[int(np.argmax(each))]
-        if not steps or climb.gaps[table] <= GAP * cells(table):
-            return math.fsum(climb.gaps.values())
-        steps -= 1
-        climb.step(table)
-
-
-class _Climb:
-    """What is known of the potentials, and the chances and the gap of each table beside them.
-
-    A step changes those of tables that hang together with its own.
+    `logs` are those of the distribution that has them. A step changes what hangs together with its
+    table. `tau`, the weight of the base, is set before the first.
     """
 
     def __init__(
@@ -66,38 +45,75 @@ class _Climb:
         total: float,
         known: dict[NoisyTable, Floats],
         logs: list[Floats],
-        tau: float,
+        tau: float = 0.0,
     ) -> None:
         self.place, self.total, self.known, self.tau = place, total, known, tau
-        self.tables = list(known)
         self.calibration = Calibration(place.tree, logs)
-        self.chances: dict[NoisyTable, Floats] = {}
-        self.gaps = dict.fromkeys(known, 0.0)
-        self._within: list[list[NoisyTable]] = [[] for _ in place.tree.cliques]
-        for table in known:
-            self._within[place.homes[table]].append(table)
+        self._tables = list(known)
+        self._cells = np.array([cells(table) for table in known])
+        self._gaps = np.zeros(len(known))
+        self._rows: dict[NoisyTable, Floats] = {}
+        self._best: dict[NoisyTable, Floats] = {}  # rows with which a potential is the best
+        self._within: list[list[tuple[int, NoisyTable]]] = [[] for _ in place.tree.cliques]
+        for at, table in enumerate(known):
+            self._within[place.homes[table]].append((at, table))
 
-    def renew(self) -> None:
+    def climbed(self, steps: int, new: Sequence[NoisyTable] = ()) -> float:
+        """Set what is known, step by step, new tables first; the gap that is left."""
+        given = new[:steps]
+        for table in given:
+            self._step(table, self.chances(table))
+        for left in reversed(range(steps - len(given) + 1)):
+            self._renew()
+            each = self._gaps / self._cells
+            at = int(np.argmax(each))
+            if not left or each[at] <= GAP:
+                break
+            table = self._tables[at]
+            self._step(table, self._rows[table] / self.total)
+        return float(self._gaps.sum())
+
+    def chances(self, table: NoisyTable) -> Floats:
+        """The chances of a table's cells; of the others nothing is summed."""
+        at = self.place.homes[table]
+        clique, belief = self.place.tree.cliques[at], self.calibration.beliefs[at]
+        steps = lattice(clique, belief.shape, (table.names,))
+        return self.place.gathered(table, steps.down(belief)[table.names])
+
+    def _renew(self) -> None:
         """Sum what has changed."""
-        lattices = self.place.lattices(tuple(self.tables))
+        lattices = self.place.lattices(tuple(self._tables))
         for clique, belief in self.calibration.renewed().items():
+            if not self._within[clique]:
+                continue
             down = lattices[clique].down(belief)
-            for table in self._within[clique]:
-                chances = self.place.gathered(table, down[table.names])
-                self.chances[table] = chances
-                self.gaps[table] = _gap(table, self.total * chances, self.known[table], self.tau)
+            for at, table in self._within[clique]:
+                rows = self.total * self.place.gathered(table, down[table.names])
+                self._rows[table], self._gaps[at] = rows, self._gap(table, rows)
 
-    def step(self, table: NoisyTable) -> None:
-        """Give a table its best potential."""
-        now, known = self.chances[table], self.known[table]
-        theta = potential(self.total, table, self._beside(table), self.tau, now, known)
-        more = self.place.spread(table, theta - known)
-        self.calibration.multiply(table.names, more)
+    def _gap(self, table: NoisyTable, rows: Floats) -> float:
+        """What a table has of the gap of both values."""
+        best = self._best.get(table)
+        if best is None:
+            best = table.values - (self.tau * table.variance) * self.known[table]
+            self._best[table] = best
+        off = (centred(rows) if table.centred else rows) - best
+        if table.seen is not None:
+            off *= table.seen
+        return float(np.vdot(off, off)) / (2 * table.variance)
+
+    def _step(self, table: NoisyTable, now: Floats) -> None:
+        """Give a table, whose cells have these chances, its best potential."""
+        known = self.known[table]
+        beside = self._beside(table, now)
+        theta = potential(self.total, table, beside, self.tau, now, known)
+        self.calibration.multiply(table.names, self.place.spread(table, theta - known))
         self.known[table] = theta
+        self._best.pop(table, None)
 
-    def _beside(self, table: NoisyTable) -> Floats:
+    def _beside(self, table: NoisyTable, chances: Floats) -> Floats:
         """The chances of a table's cells without its potential."""
-        chances, theta = self.chances[table], self.known[table]
+        theta = self.known[table]
         turned = float(theta.max()) - theta
         if not float(turned.max()) <= _FAINT:  # cells may have no chance that could be told
             logs = self.place.added(self.calibration.logs, {table: turned})
@@ -106,15 +122,6 @@ class _Climb:
             chances = chances * np.exp(turned)
         found: Floats = chances / chances.sum()
         return found
-
-
-def _gap(table: NoisyTable, guess: Floats, theta: Floats, tau: float) -> float:
-    """What a table has of the gap of both values."""
-    off = (centred(guess) if table.centred else guess) - table.values
-    off = off + tau * table.variance * theta
-    if table.seen is not None:
-        off = off * table.seen
-    return float(np.vdot(off, off)) / table.variance / 2
 
 
 def potential(

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpsql.domain import Domain
-from dpsql.mechanisms.synopses.ascent import GAP, cells, centred, climbed, potential
+from dpsql.mechanisms.synopses.ascent import GAP, Climb, cells, centred, potential
 from dpsql.mechanisms.synopses.descent import Point, least
 from dpsql.mechanisms.synopses.factors import Factored
 from dpsql.mechanisms.synopses.junction import CELLS, Entangled, Floats, Names
@@ -38,7 +38,7 @@ from dpsql.mechanisms.threads import one_thread
 STEPS, _MANY, _WORK = 300, 3000, 1 << 21  # more where cells of the junction tree are few
 _LEAST, _MOST = 1e-9, 1.0  # tau; at 1 counts are spread about the guess as Poisson's are
 _LOOSE = 2.0  # times tau: errors hardly differ from 1 to 3, and it is found sooner
-_BISECTIONS = 50
+_BISECTIONS = 25
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,7 +203,7 @@ def _order(
     if not total > 0:
         return Order(columns, _MOST, {}, 0.0, 0)
     own = [table for table in tables if len(table.names) == columns]
-    tau = old.tau if old else weight(place, total, own, base)
+    tau = old.tau if old else weight(total, own, place.summed(base, own)[0])
     dual = _Dual(place, total, tables, base, tau)
     start = dual.joined({})
     if old is None and columns == 1:  # columns are independent: of a table each that is the fit
@@ -211,7 +211,7 @@ def _order(
         start = dual.joined(_alone(place, total, [*best.values()], base, tau))
     elif old is None:  # a descent from far off may lose its way where most cells are empty
         known = dual.split(start)
-        climbed(place, total, known, base, tau, len(tables))
+        Climb(place, total, known, base, tau).climbed(len(tables))
         start = dual.joined(known)
     if old is not None:
         fresh = [table for table in tables if table not in old.potentials]
@@ -236,9 +236,8 @@ def _alone(
     }
 
 
-def weight(place: Layout, total: float, tables: Sequence[NoisyTable], base: list[Floats]) -> float:
-    """tau of an order, by the misfits of its tables beside the guess."""
-    guesses, _ = place.summed(base, tables)
+def weight(total: float, tables: Sequence[NoisyTable], guesses: Sequence[Floats]) -> float:
+    """tau of an order, by the misfits of its tables beside what is guessed: their chances."""
     squares, noise, means = [], [], []
     for table, chances in zip(tables, guesses, strict=True):
         guess, part = total * chances, table.spread / table.variance

@@ -18,18 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.domain import Domain
+from dpsql.mechanisms.synopses.calibration import Calibration, multiplied
 from dpsql.mechanisms.synopses.contraction import Tensor, contracted
 from dpsql.mechanisms.synopses.elimination import eliminated
-from dpsql.mechanisms.synopses.junction import (
-    CELLS,
-    Calibration,
-    Entangled,
-    Floats,
-    Names,
-    Tree,
-    multiplied,
-    summed,
-)
+from dpsql.mechanisms.synopses.junction import CELLS, Entangled, Floats, Names, Tree, summed
 from dpsql.mechanisms.synopses.junction import tree as junction
 from dpsql.query.linear import numbered
 
@@ -78,7 +70,11 @@ class Factored:
     @cached_property
     def beliefs(self) -> tuple[Floats, ...]:
         """The probabilities of each clique's atoms."""
-        return tuple(Calibration(self.tree, self.logs, once=True).beliefs)
+        return tuple(Calibration(self.tree, self.logs).beliefs)
+
+    def calibrated(self, tree: Tree, beliefs: Sequence[Floats]) -> None:
+        """Take as known what would be found: the tree, and the probabilities of its cliques."""
+        self.__dict__.update(tree=tree, beliefs=tuple(beliefs))
 
     @property
     def logs(self) -> list[Floats]:

@@ -22,7 +22,7 @@ import numpy as np
 from dpsql.accounting.kept.pack import pack, unpack
 from dpsql.accounting.kept.stored import Stored
 from dpsql.domain import Domain
-from dpsql.mechanisms.synopses.ascent import cells, climbed
+from dpsql.mechanisms.synopses.ascent import Climb, cells
 from dpsql.mechanisms.synopses.entropy import weight
 from dpsql.mechanisms.synopses.factors import Factored
 from dpsql.mechanisms.synopses.junction import Entangled, Floats
@@ -85,15 +85,16 @@ def grown(before: Growth, stored: Stored) -> Growth:
         state = place.state(rows, known, before.base)
         return replace(before, state=state, every=every, potentials=known, place=place)
     new = [table for table in known if table not in before.potentials]
-    tau = before.tau
     with one_thread():
-        logs = place.added(place.product(place.factors(before.base)), known)
-        tau = tau or weight(place, rows, new, logs)
+        logs = place.product(place.state(rows, known, before.base).factors)
+        climb = Climb(place, rows, known, logs, before.tau)
+        climb.tau = climb.tau or weight(rows, new, [climb.chances(table) for table in new])
         steps = max(min(STEPS, WORK // sum(each.size for each in logs)), len(new))
-        gap = climbed(place, rows, known, logs, tau, steps, new)
+        gap = climb.climbed(steps, new)
     away = math.sqrt(2 * gap / sum(map(cells, known)))
     made = replace(place.state(rows, known, before.base), away=away if away > FAR else 0.0)
-    return Growth(before.base, made, every, known, tau, place)
+    made.calibrated(place.tree, climb.calibration.beliefs)
+    return Growth(before.base, made, every, known, climb.tau, place)
 
 
 def to_bytes(found: Growth, charges: Sequence[int]) -> bytes:

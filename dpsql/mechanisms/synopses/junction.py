@@ -1,9 +1,7 @@
-"""Junction trees: a product of small factors summed over its universe, clique by clique.
+"""Junction trees: cliques of columns, in which a product of small factors is summed.
 
 Columns are eliminated one by one, always the one whose clique is smallest; the cliques form a
-forest with the running intersection property, and two passes of messages give the marginal of each
-(Lauritzen and Spiegelhalter 1988; Koller and Friedman 2009, chapter 10). Messages are logarithms,
-so that no product of factors underflows.
+forest with the running intersection property (Koller and Friedman 2009, chapter 10).
 """
 
 from __future__ import annotations
@@ -11,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from functools import cached_property, lru_cache
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +18,8 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float64]
 Names: TypeAlias = tuple[str, ...]
 
-_FAINT = 1e-250  # less than that, and parts of a sum may be lost
+_SHORT, _LONG, _WIDE = 11, 4096, 64  # numbers that lie beside each other
+_KEPT = 4096
 CELLS = 1 << 22  # of all cliques together, or of one table: 32 MiB
 
 
@@ -204,108 +203,54 @@ def aligned(table: Floats, names: Sequence[str], onto: Sequence[str]) -> Floats:
     return table.reshape([next(shape) if name in kept else 1 for name in onto])
 
 
-def summed(table: Floats, names: Sequence[str], onto: Sequence[str]) -> Floats:
+def summed(table: Floats, names: Sequence[str], onto: Iterable[str]) -> Floats:
     """The marginal of a table, as an array of its own axes."""
     kept = set(onto)
-    gone = tuple(axis for axis, name in enumerate(names) if name not in kept)
-    found: Floats = table.sum(axis=gone) if gone else table
-    return found
+    return without(table, tuple([axis for axis, name in enumerate(names) if name not in kept]))
 
 
-def multiplied(found: Tree, factors: Iterable[tuple[Names, Floats]]) -> list[Floats]:
-    """The sum of factors, which are logarithms, in each clique; those of no columns make no
-    difference."""
-    logs = [np.zeros(found.shape(names)) for names in found.cliques]
-    for names, table in factors:
-        at = found.home(names)
-        if at is None:
-            assert not names  # every other factor has a clique
-            continue
-        logs[at] += aligned(table, names, found.cliques[at])
-    return logs
+def without(table: Floats, gone: tuple[int, ...]) -> Floats:
+    """The sums of a table along some axes, ascending, which go."""
+    runs, shape = _runs(table.shape, gone)
+    for run in runs:
+        table = _flat(table.reshape(run))
+    return table.reshape(shape)
 
 
-class Calibration:
-    """The marginals of each clique of a product, which may change in one clique after another.
+@lru_cache(_KEPT)
+def _runs(
+    shape: tuple[int, ...], gone: tuple[int, ...]
+) -> tuple[tuple[tuple[int, int, int], ...], tuple[int, ...]]:
+    """Axes that go and lie beside each other, as one of three, the last first; what stays."""
+    found, at, left = [], len(gone), list(shape)
+    while at:
+        stop = gone[at - 1] + 1
+        while at > 1 and gone[at - 2] == gone[at - 1] - 1:
+            at -= 1
+        at -= 1
+        start = gone[at]
+        before, many, after = left[:start], left[start:stop], left[stop:]
+        found.append((math.prod(before), math.prod(many), math.prod(after)))
+        left = before + after
+    return tuple(found), tuple(left)
 
-    `logs` has the logarithm of the product of the factors in each clique, of its shape. A change
-    is told along the way to the root, and to the cliques of the same root: the others stay. What is
-    calibrated `once` takes no changes, and less memory.
+
+def _flat(table: Floats) -> Floats:
+    """The sums along the second of three axes.
+
+    NumPy's own sums go through the last axis one by one, and where that is short they take up to
+    thirty times as long as a product of matrices.
     """
-
-    def __init__(self, found: Tree, logs: Sequence[Floats], *, once: bool = False) -> None:
-        self.tree, self.logs, self._once = found, list(logs), once
-        none = [np.zeros(())] * len(self.logs)
-        self._sent = list(none)  # to the parent
-        self._given = list(none)  # chances in a clique, given what it shares with the parent
-        self._masses = [0.0] * len(self.logs)  # of what hangs on a root, as logarithms
-        self._beliefs = list(none)
-        self._changed = set(found.roots)
-        for at in reversed(range(len(self.logs))):
-            self._send(at)
-
-    @property
-    def mass(self) -> float:
-        """The logarithm of the sum of the product."""
-        return sum(self._masses)
-
-    def multiply(self, names: Names, table: Floats) -> None:
-        """Take a factor more, a logarithm; where no message from below tells of it."""
-        at = self.tree.top(names)
-        self.logs[at] = self.logs[at] + aligned(table, names, self.tree.cliques[at])
-        self._changed.add(self.tree.roots[at])
-        while at >= 0:
-            self._send(at)
-            at = self.tree.parents[at]
-
-    @property
-    def beliefs(self) -> list[Floats]:
-        """The marginal probabilities of each clique."""
-        self.renewed()
-        return self._beliefs
-
-    def renewed(self) -> dict[int, Floats]:
-        """The beliefs that have changed since they were asked for last, by clique."""
-        tree, found = self.tree, {}
-        for at, root in enumerate(tree.roots):
-            if root not in self._changed:
-                continue
-            table, parent = self._given[at], tree.parents[at]
-            if parent >= 0:
-                way = tree.ways[at]
-                shared = self._beliefs[parent].sum(axis=way.above).reshape(way.here)
-                table = np.multiply(table, shared, out=table if self._once else None)
-            found[at] = self._beliefs[at] = table
-        self._changed.clear()
+    _, many, after = table.shape
+    if many == 1:
+        return table[:, 0]
+    if after <= _SHORT and many * after <= _LONG:
+        found: Floats = table.reshape(-1, many * after) @ _gathering(many, after)
         return found
-
-    def _send(self, at: int) -> None:
-        tree, table = self.tree, self.logs[at]
-        for child in tree.children[at]:
-            table = table + self._sent[child].reshape(tree.ways[child].there)
-        if tree.parents[at] >= 0:
-            self._sent[at], self._given[at] = _log_summed(table, tree.ways[at].own)
-            return
-        top = float(table.max(initial=-math.inf))
-        if not math.isfinite(top):
-            raise ValueError("a product of factors is more than 0 somewhere")
-        chances = np.exp(table - top)
-        mass = float(chances.sum())
-        chances /= mass
-        self._given[at], self._masses[at] = chances, top + math.log(mass)
+    return np.einsum("ijk->ik", table) if after < _WIDE else np.add.reduce(table, axis=1)
 
 
-def _log_summed(logs: Floats, gone: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """log of the sum of exp along axes, which stay; and what is summed as shares of the sum."""
-    top: Any = logs.max(initial=-np.inf)  # of all: that of each sum takes as long as all the rest
-    parts = np.exp(logs - top) if top > -np.inf else np.zeros_like(logs)
-    mass = parts.sum(axis=gone, keepdims=True)
-    if not mass.min(initial=1.0) > _FAINT:
-        top = logs.max(axis=gone, keepdims=True)
-        top[top == -np.inf] = 0.0
-        parts = np.exp(logs - top)
-        mass = parts.sum(axis=gone, keepdims=True)
-    with np.errstate(divide="ignore"):
-        found: Floats = np.log(mass) + top
-    parts /= np.where(mass > 0.0, mass, 1.0)
-    return found, parts
+@lru_cache(64)
+def _gathering(many: int, after: int) -> Floats:
+    """The matrix that sums `many` runs of `after` numbers."""
+    return np.tile(np.eye(after), (many, 1))

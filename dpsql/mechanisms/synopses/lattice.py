@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dpsql.mechanisms.synopses.junction import Floats, Names
+from dpsql.mechanisms.synopses.junction import Floats, Names, without
 
 _KEPT = 4096
 
@@ -28,18 +28,22 @@ class Lattice:
         """The marginals of a table over `top`, also those on the way."""
         found = {self.top: table}
         for names, above, axis in self.steps:
-            found[names] = found[above].sum(axis=axis)
+            found[names] = without(found[above], (axis,))
         return found
 
-    def up(self, functions: Mapping[Names, Floats]) -> Floats | float:
-        """Their sum as a function of `top`, to be broadcast to its shape; 0.0 for none."""
+    def up(self, functions: Mapping[Names, Floats], onto: Floats) -> None:
+        """Add their sum to a function of `top`."""
         found: dict[Names, Floats] = dict(functions)
+        if self.top in found:
+            onto += found[self.top]
         for names, above, axis in reversed(self.steps):
             if names in found:
                 part = found.pop(names)
                 part = part.reshape((*part.shape[:axis], 1, *part.shape[axis:]))
-                found[above] = found[above] + part if above in found else part
-        return found.get(self.top, 0.0)
+                if above == self.top:
+                    onto += part
+                else:
+                    found[above] = found[above] + part if above in found else part
 
 
 @lru_cache(_KEPT)

@@ -11,15 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.domain import Domain
+from dpsql.mechanisms.synopses.calibration import Calibration, multiplied
 from dpsql.mechanisms.synopses.factors import Factored, uniforms
-from dpsql.mechanisms.synopses.junction import (
-    Calibration,
-    Floats,
-    Names,
-    Tree,
-    multiplied,
-    tree,
-)
+from dpsql.mechanisms.synopses.junction import Floats, Names, Tree, tree
 from dpsql.mechanisms.synopses.lattice import Lattice, lattice
 from dpsql.mechanisms.synopses.noisy import NoisyTable
 from dpsql.query.linear import numbered
@@ -75,14 +69,15 @@ class Layout:
         found = []
         steps = self.lattices(tuple(potentials))
         for logs, functions, lower in zip(base, onto, steps, strict=True):
-            found.append(logs + lower.up(functions) if functions else logs)
+            found.append(logs.copy() if functions else logs)
+            lower.up(functions, found[-1])
         return found
 
     def summed(
         self, logs: list[Floats], tables: Sequence[NoisyTable]
     ) -> tuple[list[Floats], float]:
         """The probabilities of some tables' cells, and the logarithm of the sum of the product."""
-        found = Calibration(self.tree, logs, once=True)
+        found = Calibration(self.tree, logs)
         steps = self.lattices(tuple(tables))
         down = [lower.down(belief) for lower, belief in zip(steps, found.beliefs, strict=True)]
         return [self.gathered(t, down[self.homes[t]][t.names]) for t in tables], found.mass

@@ -7,7 +7,8 @@ import pytest
 
 from dpsql.mechanisms.synopses import ascent
 from dpsql.mechanisms.synopses.ascent import alone
-from dpsql.mechanisms.synopses.junction import Calibration, aligned, tree
+from dpsql.mechanisms.synopses.calibration import Calibration
+from dpsql.mechanisms.synopses.junction import aligned, tree
 from dpsql.mechanisms.synopses.noisy import NoisyTable
 
 
@@ -76,7 +77,7 @@ def test_a_calibration_that_goes_on_is_that_of_the_product() -> None:
         home = found.home(names)
         assert home is not None
         logs[home] = logs[home] + aligned(table, names, found.cliques[home])
-        anew = Calibration(found, logs, once=True)
+        anew = Calibration(found, logs)
         changed = going.renewed()
         together = {root for at, root in enumerate(found.roots) if at in changed}
         assert together == {found.roots[home]}

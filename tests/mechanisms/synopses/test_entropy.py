@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 from dpsql.domain import Domain
 from dpsql.mechanisms.synopses import entropy
-from dpsql.mechanisms.synopses.ascent import centred, climbed
+from dpsql.mechanisms.synopses.ascent import Climb, centred
 from dpsql.mechanisms.synopses.entropy import _Dual, fitted, guides, tractable
 from dpsql.mechanisms.synopses.junction import CELLS, Entangled
 from dpsql.mechanisms.synopses.layout import layout
@@ -303,7 +303,7 @@ def test_what_is_left_of_tied_columns_is_fitted(stddev):
     known = {table: np.zeros(table.values.shape) for table in tables}
     dual, worst = _Dual(place, 30_000.0, tables, place.uniform, 0.01), math.inf
     for _ in range(40):
-        climbed(place, 30_000.0, known, place.added(place.uniform, known), 0.01, 1)
+        Climb(place, 30_000.0, known, place.added(place.uniform, known), 0.01).climbed(1)
         worst, last = dual(dual.joined(known)).value, worst
         assert worst <= last + 1e-9 * abs(worst)
     fit = fitted(domain, 30_000.0, tables)
