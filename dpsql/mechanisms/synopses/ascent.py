@@ -35,8 +35,9 @@ Seen: TypeAlias = "NDArray[np.bool_] | bool"
 class Climb:
     """What is known of the potentials, and the rows and the gap of each table beside them.
 
-    `logs` are those of the distribution that has them. A step changes what hangs together with its
-    table. `tau`, the weight of the base, is set before the first.
+    `calibration` is that of the distribution that has them: it goes along with the steps, each of
+    which changes what hangs together with its table. `tau`, the weight of the base, is set before
+    the first.
     """
 
     def __init__(
@@ -44,11 +45,11 @@ class Climb:
         place: Layout,
         total: float,
         known: dict[NoisyTable, Floats],
-        logs: list[Floats],
+        calibration: Calibration,
         tau: float = 0.0,
     ) -> None:
         self.place, self.total, self.known, self.tau = place, total, known, tau
-        self.calibration = Calibration(place.tree, logs)
+        self.calibration = calibration
         self._tables = list(known)
         self._cells = np.array([cells(table) for table in known])
         self._gaps = np.zeros(len(known))
@@ -75,18 +76,21 @@ class Climb:
 
     def chances(self, table: NoisyTable) -> Floats:
         """The chances of a table's cells; of the others nothing is summed."""
+        return self._chances(table, self.calibration)
+
+    def _chances(self, table: NoisyTable, found: Calibration) -> Floats:
         at = self.place.homes[table]
-        clique, belief = self.place.tree.cliques[at], self.calibration.beliefs[at]
+        clique, belief = self.place.tree.cliques[at], found.beliefs[at]
         steps = lattice(clique, belief.shape, (table.names,))
         return self.place.gathered(table, steps.down(belief)[table.names])
 
     def _renew(self) -> None:
         """Sum what has changed."""
         lattices = self.place.lattices(tuple(self._tables))
-        for clique, belief in self.calibration.renewed().items():
+        for clique in self.calibration.renewed():
             if not self._within[clique]:
                 continue
-            down = lattices[clique].down(belief)
+            down = lattices[clique].down(self.calibration.beliefs[clique])
             for at, table in self._within[clique]:
                 rows = self.total * self.place.gathered(table, down[table.names])
                 self._rows[table], self._gaps[at] = rows, self._gap(table, rows)
@@ -116,8 +120,9 @@ class Climb:
         theta = self.known[table]
         turned = float(theta.max()) - theta
         if not float(turned.max()) <= _FAINT:  # cells may have no chance that could be told
-            logs = self.place.added(self.calibration.logs, {table: turned})
-            (chances,), _ = self.place.summed(logs, [table])
+            other = Calibration(self.place.tree, self.calibration.factors)
+            other.multiply(table.names, self.place.spread(table, turned))
+            chances = self._chances(table, other)
         else:
             chances = chances * np.exp(turned)
         found: Floats = chances / chances.sum()

@@ -8,8 +8,9 @@ Lauritzen and Olesen 1990).
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,42 +19,25 @@ from dpsql.mechanisms.synopses.junction import Floats, Names, Tree, aligned, sum
 from dpsql.mechanisms.synopses.lattice import lattice
 
 _FAINT = 1e-250  # less than that, and parts of a sum may be lost
-_FAR = 200.0  # how far chances may be turned, as logarithms, until they are summed anew
-
-
-def multiplied(found: Tree, factors: Iterable[tuple[Names, Floats]]) -> list[Floats]:
-    """The sum of factors, which are logarithms, in each clique; those of no columns make no
-    difference."""
-    onto: list[dict[Names, Floats]] = [{} for _ in found.cliques]
-    for names, table in factors:
-        at = found.home(names)
-        if at is None:
-            assert not names  # every other factor has a clique
-            continue
-        onto[at][names] = onto[at][names] + table if names in onto[at] else table
-    logs = []
-    for clique, functions in zip(found.cliques, onto, strict=True):
-        whole = np.zeros(found.shape(clique))
-        lattice(clique, whole.shape, tuple(functions)).up(functions, whole)
-        logs.append(whole)
-    return logs
+_FAR = 200.0  # logarithm of how much more chance a cell may get until all are summed anew
 
 
 class Calibration:
     """The marginals of each clique of a product, which may be multiplied by one factor after
     another.
 
-    `logs` has the logarithm of the product of the factors in each clique, of its shape. A factor
-    more changes the cliques of the same root: the others stay.
+    `factors` are logarithms over columns that a clique has. A factor more changes the cliques of
+    the same root: the others stay.
     """
 
-    def __init__(self, found: Tree, logs: Sequence[Floats]) -> None:
-        none = [np.zeros(())] * len(logs)
-        self.tree, self._logs = found, list(logs)
-        self._later: list[list[tuple[Names, Floats]]] = [[] for _ in logs]  # not in `_logs` yet
-        self._sent, self._shared, self._beliefs = list(none), list(none), list(none)
-        self._masses = [0.0] * len(logs)  # of what hangs on a root, as logarithms
-        self._turned = [0.0] * len(logs)  # how far what hangs on a root was, since it was summed
+    def __init__(self, found: Tree, factors: Mapping[Names, Floats]) -> None:
+        none = [np.zeros(())] * len(found.cliques)
+        self.tree, self.factors = found, dict(factors)
+        self.beliefs = list(none)  # the marginal probabilities of each clique
+        self.shared = list(none)  # those of what it shares with its parent
+        self._masses = [0.0] * len(none)  # of what hangs on a root, as logarithms
+        self._more = [0.0] * len(none)  # chance that a cell of it may have got since it was summed
+        self._own: set[int] = set()  # beliefs that nothing else has
         self._changed = set(found.roots)
         self._sum(self._changed)
 
@@ -62,42 +46,38 @@ class Calibration:
         """The logarithm of the sum of the product."""
         return sum(self._masses)
 
-    @property
-    def beliefs(self) -> list[Floats]:
-        """The marginal probabilities of each clique, which change with the next factor."""
-        return self._beliefs
+    def copied(self) -> Calibration:
+        """The same, which may be multiplied while this one stays."""
+        found = copy.copy(self)
+        found.factors = dict(self.factors)
+        found.beliefs, found.shared = list(self.beliefs), list(self.shared)
+        found._masses, found._more = list(self._masses), list(self._more)
+        found._own, found._changed = set(), set(self.tree.roots)
+        return found
 
-    @property
-    def logs(self) -> list[Floats]:
-        """The logarithm of the product of the factors in each clique."""
-        for at, later in enumerate(self._later):
-            names = self.tree.cliques[at]
-            for some, table in later:
-                self._logs[at] = self._logs[at] + aligned(table, some, names)
-            later.clear()
-        return self._logs
-
-    def renewed(self) -> dict[int, Floats]:
-        """The beliefs that have changed since they were asked for last, by clique."""
+    def renewed(self) -> list[int]:
+        """The cliques that have changed since this was asked last."""
         changed = [at for at, root in enumerate(self.tree.roots) if root in self._changed]
         self._changed.clear()
-        return {at: self._beliefs[at] for at in changed}
+        return changed
 
     def multiply(self, names: Names, table: Floats) -> None:
-        """Take a factor more, a logarithm, whose columns a clique has."""
+        """Take a factor more."""
         at = self.tree.home(names)
         assert at is not None
-        self._later[at].append((names, table))
+        before = self.factors.get(names)
+        self.factors[names] = table if before is None else before + table
         root, most = self.tree.roots[at], float(table.max())
         self._changed.add(root)
-        self._turned[root] += most - float(table.min())
         by = np.exp(table - most)
-        mass = float(np.vdot(by, summed(self._beliefs[at], self.tree.cliques[at], names)))
-        if self._turned[root] > _FAR or not mass > _FAINT:  # cells had no chance that could be told
+        mass = float(np.vdot(by, summed(self.beliefs[at], self.tree.cliques[at], names)))
+        if mass > _FAINT:
+            self._more[root] -= math.log(mass)
+        if not mass > _FAINT or self._more[root] > _FAR:  # cells had no chance that could be told
             self._sum({root})
             return
         self._masses[root] += most + math.log(mass)
-        self._beliefs[at] *= aligned(by / mass, names, self.tree.cliques[at])
+        self._turn(at, aligned(by / mass, names, self.tree.cliques[at]))
         self._tell(at, -1)
 
     def _tell(self, at: int, but: int) -> None:
@@ -111,44 +91,72 @@ class Calibration:
             for other, low, gone in near:
                 if other == but:
                     continue
-                before, shared = self._shared[low], without(self._beliefs[at], gone)
-                by = shared / np.maximum(before, _FAINT)
-                way = tree.ways[low]
-                self._shared[low] = shared
-                self._beliefs[other] *= by.reshape(way.here if other == low else way.there)
+                shared, way = without(self.beliefs[at], gone), tree.ways[low]
+                by = shared / np.maximum(self.shared[low], _FAINT)
+                self.shared[low] = shared
+                self._turn(other, by.reshape(way.here if other == low else way.there))
                 told.append((other, at))
 
-    def _sum(self, roots: set[int]) -> None:
+    def _turn(self, at: int, by: Floats) -> None:
+        if at in self._own:
+            self.beliefs[at] *= by
+        else:
+            self.beliefs[at] = self.beliefs[at] * by
+            self._own.add(at)
+
+    def _sum(self, roots: Collection[int]) -> None:
         """The beliefs of what hangs on some roots, from the product."""
-        tree, logs = self.tree, self.logs
+        tree = self.tree
         some = [at for at, root in enumerate(tree.roots) if root in roots]
+        logs, sent = multiplied(tree, self.factors, some), dict[int, Floats]()
         for at in reversed(some):
-            self._send(at, logs[at])
+            table = logs.pop(at)
+            for child in tree.children[at]:
+                table = table + sent[child].reshape(tree.ways[child].there)
+            if tree.parents[at] >= 0:
+                sent[at], self.beliefs[at] = _log_summed(table, tree.ways[at].own)
+            else:
+                self.beliefs[at], self._masses[at] = _normalised(table)
         for at in some:
             if tree.parents[at] < 0:
-                self._turned[at] = 0.0
+                self._more[at] = 0.0
                 continue
             way = tree.ways[at]
-            self._shared[at] = without(self._beliefs[tree.parents[at]], way.above)
-            self._beliefs[at] *= self._shared[at].reshape(way.here)
+            self.shared[at] = without(self.beliefs[tree.parents[at]], way.above)
+            self.beliefs[at] *= self.shared[at].reshape(way.here)
+        self._own.update(some)
 
-    def _send(self, at: int, table: Floats) -> None:
-        """Sum a clique with what those below it sent. Its belief is given its parent's, till that
-        is known."""
-        tree = self.tree
-        for child in tree.children[at]:
-            table = table + self._sent[child].reshape(tree.ways[child].there)
-        if tree.parents[at] >= 0:
-            self._sent[at], self._beliefs[at] = _log_summed(table, tree.ways[at].own)
-            return
-        top = float(table.max(initial=-math.inf))
-        if not math.isfinite(top):
-            raise ValueError("a product of factors is more than 0 somewhere")
-        chances = np.subtract(table, top)
-        np.exp(chances, out=chances)
-        mass = float(chances.sum())
-        chances /= mass
-        self._beliefs[at], self._masses[at] = chances, top + math.log(mass)
+
+def multiplied(
+    found: Tree, factors: Mapping[Names, Floats], some: Collection[int]
+) -> dict[int, Floats]:
+    """The sum of factors in some cliques; those of no columns make no difference."""
+    onto: dict[int, dict[Names, Floats]] = {at: {} for at in some}
+    for names, table in factors.items():
+        home = found.home(names)
+        if home in onto:
+            onto[home][names] = table
+    logs = {}
+    for at, functions in onto.items():
+        clique = found.cliques[at]
+        if functions.keys() == {clique}:
+            logs[at] = functions[clique]
+            continue
+        logs[at] = np.zeros(found.shape(clique))
+        lattice(clique, logs[at].shape, tuple(functions)).up(functions, logs[at])
+    return logs
+
+
+def _normalised(logs: Floats) -> tuple[Floats, float]:
+    """exp, as shares of the sum; and the logarithm of that."""
+    top = float(logs.max(initial=-math.inf))
+    if not math.isfinite(top):
+        raise ValueError("a product of factors is more than 0 somewhere")
+    chances = np.subtract(logs, top)
+    np.exp(chances, out=chances)
+    mass = float(chances.sum())
+    chances /= mass
+    return chances, top + math.log(mass)
 
 
 def _log_summed(logs: Floats, gone: tuple[int, ...]) -> tuple[Floats, Floats]:

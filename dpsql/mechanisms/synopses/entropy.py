@@ -18,7 +18,6 @@ misfits' squares, each divided by v + m / tau, add up to their number (Paule and
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -28,9 +27,10 @@ import numpy as np
 
 from dpsql.domain import Domain
 from dpsql.mechanisms.synopses.ascent import GAP, Climb, cells, centred, potential
+from dpsql.mechanisms.synopses.calibration import Calibration
 from dpsql.mechanisms.synopses.descent import Point, least
 from dpsql.mechanisms.synopses.factors import Factored
-from dpsql.mechanisms.synopses.junction import CELLS, Entangled, Floats, Names
+from dpsql.mechanisms.synopses.junction import CELLS, Floats, Names
 from dpsql.mechanisms.synopses.layout import Layout, layout
 from dpsql.mechanisms.synopses.noisy import NoisyTable
 from dpsql.mechanisms.threads import one_thread
@@ -166,30 +166,6 @@ def _margin(table: NoisyTable, kept: tuple[int, ...]) -> NoisyTable:
     return NoisyTable(names, classes, table.values.sum(axis=gone), table.variance * many)
 
 
-def tractable(
-    domain: Domain, tables: Sequence[NoisyTable], most: int = CELLS
-) -> tuple[list[NoisyTable], list[NoisyTable]]:
-    """Tables that can be fitted together, and those left out, which answer by themselves.
-
-    All, where their junction tree has no more than `most` cells; else small ones first, by columns
-    and then by cells: each is taken where the tree with those before it has no more.
-    """
-    taken: list[NoisyTable] = []
-    left: list[NoisyTable] = []
-    listed = sorted(tables, key=lambda t: (len(t.names), t.values.size))
-    with contextlib.suppress(Entangled):
-        layout(domain, listed, most)
-        return listed, []
-    for table in listed:
-        try:
-            layout(domain, [*taken, table], most)
-        except Entangled:
-            left.append(table)
-        else:
-            taken.append(table)
-    return taken, left
-
-
 def _order(
     place: Layout,
     total: float,
@@ -211,7 +187,8 @@ def _order(
         start = dual.joined(_alone(place, total, [*best.values()], base, tau))
     elif old is None:  # a descent from far off may lose its way where most cells are empty
         known = dual.split(start)
-        Climb(place, total, known, base, tau).climbed(len(tables))
+        alone = Calibration(place.tree, dict(zip(place.tree.cliques, base, strict=True)))
+        Climb(place, total, known, alone, tau).climbed(len(tables))
         start = dual.joined(known)
     if old is not None:
         fresh = [table for table in tables if table not in old.potentials]

@@ -8,9 +8,8 @@ that no factor touches, p is uniform. It costs what its junction tree costs, on 
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -18,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.domain import Domain
-from dpsql.mechanisms.synopses.calibration import Calibration, multiplied
+from dpsql.mechanisms.synopses.calibration import Calibration
 from dpsql.mechanisms.synopses.contraction import Tensor, contracted
 from dpsql.mechanisms.synopses.elimination import eliminated
-from dpsql.mechanisms.synopses.junction import CELLS, Entangled, Floats, Names, Tree, summed
+from dpsql.mechanisms.synopses.junction import CELLS, Entangled, Floats, Names, Tree
 from dpsql.mechanisms.synopses.junction import tree as junction
 from dpsql.query.linear import numbered
 
@@ -68,30 +67,22 @@ class Factored:
         return junction(sizes, self.factors, self.most)
 
     @cached_property
-    def beliefs(self) -> tuple[Floats, ...]:
-        """The probabilities of each clique's atoms."""
-        return tuple(Calibration(self.tree, self.logs).beliefs)
+    def calibration(self) -> Calibration:
+        """The sums of the product; not to be multiplied."""
+        return Calibration(self.tree, product(self.domain, self.counts, self.factors))
 
-    def calibrated(self, tree: Tree, beliefs: Sequence[Floats]) -> None:
-        """Take as known what would be found: the tree, and the probabilities of its cliques."""
-        self.__dict__.update(tree=tree, beliefs=tuple(beliefs))
+    def calibrated(self, found: Calibration) -> None:
+        """Take the sums of the product as known, and its tree."""
+        self.__dict__.update(tree=found.tree, calibration=found)
 
     @property
-    def logs(self) -> list[Floats]:
-        """The logarithm of the product of all factors in each clique."""
-        uniform = uniforms(self.domain, self.counts)
-        return multiplied(self.tree, itertools.chain(self.factors.items(), uniform))
-
-    @cached_property
-    def _masses(self) -> dict[int, Floats]:
-        return {}
+    def beliefs(self) -> list[Floats]:
+        """The probabilities of each clique's atoms."""
+        return self.calibration.beliefs
 
     def mass(self, at: int) -> Floats:
         """The probabilities of what a clique shares with its parent."""
-        if at not in self._masses:
-            tree = self.tree
-            self._masses[at] = summed(self.beliefs[at], tree.cliques[at], tree.separators[at])
-        return self._masses[at]
+        return self.calibration.shared[at]
 
     def conditional(self, at: int) -> Floats:
         """A clique given what it shares with its parent; 0 where that has no probability."""
@@ -200,10 +191,15 @@ class Factored:
         return self.marginal(self.domain.names)
 
 
-def uniforms(domain: Domain, counts: Mapping[str, Ints]) -> Iterator[tuple[Names, Floats]]:
-    """The factors of the uniform distribution over atoms of so many codes, as logarithms."""
+def product(
+    domain: Domain, counts: Mapping[str, Ints], factors: Mapping[Names, Floats]
+) -> dict[Names, Floats]:
+    """Factors with those of the uniform distribution over atoms of so many codes."""
+    found = dict(factors)
     for name, count in counts.items():
-        yield (name,), np.log(count / domain.size(name))
+        uniform = np.log(count / domain.size(name))
+        found[name,] = found[name,] + uniform if (name,) in found else uniform
+    return found
 
 
 def of_dense(domain: Domain, rows: Floats, most: int = CELLS) -> Factored:

@@ -7,7 +7,8 @@ What is minimised is as in `entropy`, over all tables, with the fit to the first
 The dual is climbed by one table at a time, each to the best potential that it can have beside the
 others' (information projection): first the new one, then those that are furthest off, for as many
 steps as the cells of the junction tree allow. So an update takes what a few sums over the tree
-take, however many tables there are, and a state is a function of its releases and their order.
+take, however many tables there are, and a state is, but for rounding, a function of its releases
+and their order. Where a table leaves the tree as it was, sums go on from those that are known.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ from dpsql.domain import Domain
 from dpsql.mechanisms.synopses.ascent import Climb, cells
 from dpsql.mechanisms.synopses.entropy import weight
 from dpsql.mechanisms.synopses.factors import Factored
+from dpsql.mechanisms.synopses.junction import CELLS as JUNCTION
 from dpsql.mechanisms.synopses.junction import Entangled, Floats
 from dpsql.mechanisms.synopses.layout import Layout, layout
-from dpsql.mechanisms.synopses.learnt import learnt, tables, tractable_of
+from dpsql.mechanisms.synopses.learnt import chosen, fittable, fitted_to, tables
 from dpsql.mechanisms.synopses.noisy import NoisyTable, total
 from dpsql.mechanisms.threads import one_thread
 
 VERSION = 3
 CELLS = 1 << 17  # of a junction tree that grows, unless the first was larger
+FIRST = 1 << 19  # of the first, where it is to grow: a step goes through all of them
 WORK = 1 << 19  # cells that are gone through for an update
 STEPS = 8
 FAR = 1.0  # standard errors from the best fit that are told of
@@ -54,11 +57,14 @@ class Growth:
     place: Layout | None = None
 
 
-def rooted(domain: Domain, first: Stored) -> Growth:
-    """The fit to a first release."""
-    base = learnt(domain, [first])
+def rooted(domain: Domain, first: Stored, most: int = JUNCTION) -> Growth:
+    """The fit to a first release, on a junction tree of `most` cells at most."""
     every = tuple(tables(domain, first))
-    kept = tractable_of(domain, every)
+    kept = fittable(domain, every, most)
+    if first.chosen is not None:
+        base = chosen(domain, first.chosen)
+    else:
+        base = fitted_to(domain, every, kept)
     return Growth(base, base, every, {table: np.zeros(table.values.shape) for table in kept})
 
 
@@ -86,14 +92,17 @@ def grown(before: Growth, stored: Stored) -> Growth:
         return replace(before, state=state, every=every, potentials=known, place=place)
     new = [table for table in known if table not in before.potentials]
     with one_thread():
-        logs = place.product(place.state(rows, known, before.base).factors)
-        climb = Climb(place, rows, known, logs, before.tau)
+        if place.holds(before.state):
+            start = before.state.calibration.copied()
+        else:
+            start = place.state(rows, known, before.base).calibration
+        climb = Climb(place, rows, known, start, before.tau)
         climb.tau = climb.tau or weight(rows, new, [climb.chances(table) for table in new])
-        steps = max(min(STEPS, WORK // sum(each.size for each in logs)), len(new))
+        steps = max(min(STEPS, WORK // sum(place.tree.cells)), len(new))
         gap = climb.climbed(steps, new)
     away = math.sqrt(2 * gap / sum(map(cells, known)))
     made = replace(place.state(rows, known, before.base), away=away if away > FAR else 0.0)
-    made.calibrated(place.tree, climb.calibration.beliefs)
+    made.calibrated(start)
     return Growth(before.base, made, every, known, climb.tau, place)
 
 

@@ -247,7 +247,8 @@ def _flat(table: Floats) -> Floats:
     if after <= _SHORT and many * after <= _LONG:
         found: Floats = table.reshape(-1, many * after) @ _gathering(many, after)
         return found
-    return np.einsum("ijk->ik", table) if after < _WIDE else np.add.reduce(table, axis=1)
+    wide: Floats = np.einsum("ijk->ik", table) if after < _WIDE else table.sum(axis=1)
+    return wide
 
 
 @lru_cache(64)

@@ -7,8 +7,7 @@ the whole table are few; read upwards, the same steps spread functions of margin
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -51,18 +50,20 @@ def lattice(top: Names, shape: tuple[int, ...], sets: tuple[Names, ...]) -> Latt
     """The lattice over some subsets of the columns of a table, in their order."""
     sizes = dict(zip(top, shape, strict=True))
 
-    def cells(names: Iterable[str]) -> int:
-        return math.prod(sizes[name] for name in names)
-
     above: dict[Names, tuple[Names, int]] = {}
     left = list(sets)
     while left:
         names = left.pop()
         if names == top or names in above:
             continue
-        wider = [tuple(n for n in top if n in names or n == more) for more in top
-                 if more not in names]  # fmt: skip
-        chosen = min(wider, key=lambda some: (cells(some), some not in above, some))
+        missing = [name for name in top if name not in names]
+        least = min(sizes[name] for name in missing)
+        wider = [
+            tuple([n for n in top if n in names or n == more])
+            for more in missing
+            if sizes[more] == least
+        ]
+        chosen = min(wider, key=lambda some: (some not in above, some))
         (axis,) = (at for at, name in enumerate(chosen) if name not in names)
         above[names] = (chosen, axis)
         left.append(chosen)

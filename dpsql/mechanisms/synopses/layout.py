@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpsql.domain import Domain
 from dpsql.mechanisms.synopses.calibration import Calibration, multiplied
-from dpsql.mechanisms.synopses.factors import Factored, uniforms
+from dpsql.mechanisms.synopses.factors import Factored, product
 from dpsql.mechanisms.synopses.junction import Floats, Names, Tree, tree
 from dpsql.mechanisms.synopses.lattice import Lattice, lattice
 from dpsql.mechanisms.synopses.noisy import NoisyTable
@@ -40,13 +39,9 @@ class Layout:
     @cached_property
     def uniform(self) -> list[Floats]:
         """The uniform distribution: the logarithm of a factor for each clique."""
-        return self.product({})
-
-    def product(self, factors: Mapping[Names, Floats]) -> list[Floats]:
-        """A distribution on these atoms: the logarithm of a factor for each clique."""
         counts = {name: np.bincount(of) for name, of in self.atoms.items()}
-        uniform = uniforms(self.domain, counts)
-        return multiplied(self.tree, itertools.chain(factors.items(), uniform))
+        every = range(len(self.tree.cliques))
+        return [*multiplied(self.tree, product(self.domain, counts, {}), every).values()]
 
     def factors(self, base: Factored) -> dict[Names, Floats]:
         """The factors of a distribution whose atoms tables of this layout told apart."""
@@ -77,7 +72,7 @@ class Layout:
         self, logs: list[Floats], tables: Sequence[NoisyTable]
     ) -> tuple[list[Floats], float]:
         """The probabilities of some tables' cells, and the logarithm of the sum of the product."""
-        found = Calibration(self.tree, logs)
+        found = Calibration(self.tree, dict(zip(self.tree.cliques, logs, strict=True)))
         steps = self.lattices(tuple(tables))
         down = [lower.down(belief) for lower, belief in zip(steps, found.beliefs, strict=True)]
         return [self.gathered(t, down[self.homes[t]][t.names]) for t in tables], found.mass
@@ -98,6 +93,13 @@ class Layout:
             elif table.names not in factors:
                 factors[table.names] = np.zeros(self.tree.shape(table.names))
         return Factored(self.domain, total, self.atoms, factors, self.most)
+
+    def holds(self, state: Factored) -> bool:
+        """Whether a distribution is on these atoms and this tree."""
+        tree, atoms = state.tree, state.atoms
+        if (tree.cliques, tree.parents) != (self.tree.cliques, self.tree.parents):
+            return False
+        return all(np.array_equal(atoms[name], of) for name, of in self.atoms.items())
 
     def lattices(self, tables: tuple[NoisyTable, ...]) -> list[Lattice]:
         """How marginals of each clique are summed that have these tables."""
@@ -149,8 +151,9 @@ def layout(
             if of is classes or sizes.get(name) == len(classes):
                 continue  # no more codes are told apart
             joint = classes if of is None else of * (int(classes.max()) + 1) + classes
-            atoms[name] = numbered(joint).of
-            sizes[name] = int(atoms[name].max()) + 1
+            finer = numbered(joint)
+            if finer.number > sizes.get(name, 0):
+                atoms[name], sizes[name] = finer.of, finer.number
     order = {name: atoms[name] for name in domain.names if name in atoms}
     scopes = dict.fromkeys(table.names for table in tables)
     found = tree({name: sizes[name] for name in order}, scopes, most)

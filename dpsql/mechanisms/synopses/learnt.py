@@ -12,9 +12,11 @@ from dpsql.accounting.events import Gaussian
 from dpsql.accounting.kept.chosen import Chosen
 from dpsql.accounting.kept.stored import Stored
 from dpsql.domain import Domain
-from dpsql.mechanisms.synopses.entropy import fitted, tractable
+from dpsql.mechanisms.synopses.entropy import fitted
 from dpsql.mechanisms.synopses.factors import Factored, of_dense
+from dpsql.mechanisms.synopses.junction import CELLS
 from dpsql.mechanisms.synopses.noisy import NoisyTable, residuals, total
+from dpsql.mechanisms.synopses.tractable import tractable
 from dpsql.query.canon import Family
 
 
@@ -79,14 +81,18 @@ def learnt(domain: Domain, releases: Sequence[Stored]) -> Factored:
         if stored.chosen is not None:  # a small database is a distribution already
             return chosen(domain, stored.chosen)
     listed = [table for stored in releases for table in tables(domain, stored)]
-    kept = tractable_of(domain, listed)
+    return fitted_to(domain, listed, fittable(domain, listed))
+
+
+def fitted_to(domain: Domain, listed: Sequence[NoisyTable], kept: Sequence[NoisyTable]) -> Factored:
+    """The fit to those tables that are `kept`, of as many rows as all tell."""
     found = fitted(domain, total(listed), kept)
     return found.state if found.ended else dataclasses.replace(found.state, away=found.away)
 
 
-def tractable_of(domain: Domain, listed: Sequence[NoisyTable]) -> list[NoisyTable]:
-    """Those of some tables that are fitted."""
-    return tractable(domain, [table for table in listed if table.names])[0]
+def fittable(domain: Domain, listed: Sequence[NoisyTable], most: int = CELLS) -> list[NoisyTable]:
+    """Those of some tables that are fitted, on a junction tree of `most` cells at most."""
+    return tractable(domain, [table for table in listed if table.names], most)[0]
 
 
 def chosen(domain: Domain, found: Chosen) -> Factored:

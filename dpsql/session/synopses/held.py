@@ -8,15 +8,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.kept.stored import Stored
-from dpsql.accounting.kept.synopses import HOLDOUT, TABLES, Synopsis
+from dpsql.accounting.kept.synopses import HOLDOUT, ONLINE, TABLES, Synopsis
 from dpsql.accounting.purse import Balance
 from dpsql.errors import LedgerError, UsageError
 from dpsql.mechanisms.intervals.uncertain import Floats
 from dpsql.mechanisms.reuse.archive import Archive
 from dpsql.mechanisms.synopses.expectation import answers
 from dpsql.mechanisms.synopses.factors import Factored
-from dpsql.mechanisms.synopses.growth import Growth, from_bytes, grown, rooted, to_bytes
-from dpsql.mechanisms.synopses.junction import Entangled
+from dpsql.mechanisms.synopses.growth import (
+    FIRST,
+    Growth,
+    from_bytes,
+    grown,
+    rooted,
+    to_bytes,
+)
+from dpsql.mechanisms.synopses.junction import CELLS, Entangled
 from dpsql.mechanisms.synopses.steps import stepped
 from dpsql.mechanisms.synopses.training import Training
 from dpsql.mechanisms.synopses.verifier import count_unit, verifier
@@ -169,8 +176,8 @@ def _fit(
     synopsis: Synopsis,
     seqs: tuple[int, ...],
 ) -> Growth:
-    """The fit to some charges: the same whether it was kept, goes on from one that is known, or is
-    made anew. What is damaged of them is left out."""
+    """The fit to some charges: the same, but for rounding, whether it was kept, goes on from one
+    that is known, or is made anew. What is damaged of them is left out."""
     listed = [(seq, archive.stored(seq)) for seq in seqs]
     releases = [stored for _, stored in listed if stored is not None]
     seqs = tuple([seq for seq, stored in listed if stored is not None])
@@ -186,7 +193,8 @@ def _fit(
         known -= 1
         found = session._learned.fits.get((archive.name, synopsis.name, seqs[:known]))
     if found is None:
-        found, known = rooted(domain, releases[0]), 1
+        most = FIRST if synopsis.method in ONLINE else CELLS
+        found, known = rooted(domain, releases[0], most), 1
     later = releases[known:]
     if synopsis.step == TABLES:
         for stored in later:

@@ -7,8 +7,6 @@ import pytest
 
 from dpsql.mechanisms.synopses import ascent
 from dpsql.mechanisms.synopses.ascent import alone
-from dpsql.mechanisms.synopses.calibration import Calibration
-from dpsql.mechanisms.synopses.junction import aligned, tree
 from dpsql.mechanisms.synopses.noisy import NoisyTable
 
 
@@ -58,29 +56,3 @@ def test_a_potential_alone_is_the_best_one(part: bool, monkeypatch: pytest.Monke
         assert theta.flags.c_contiguous  # as what is read again
     missed = sum(u is None for u in found)
     assert missed < 60 and (missed or not part)
-
-
-def test_a_calibration_that_goes_on_is_that_of_the_product() -> None:
-    """Factors that come one by one, on two trees that hang together and on single columns."""
-    draw = np.random.default_rng(32)
-    sizes = dict(zip("abcdefgh", (3, 4, 2, 5, 3, 2, 4, 3), strict=True))
-    scopes = ["abc", "bcd", "de", "df", "gh", "ab", "d", "h", "b"]
-    found = tree(sizes, scopes)
-    logs = [draw.normal(size=found.shape(names)) for names in found.cliques]
-    going = Calibration(found, logs)
-    going.renewed()
-    for names in [*scopes, *draw.permutation(scopes)]:
-        names = tuple(names)
-        table = 3 * draw.normal(size=found.shape(names))
-        table.flat[0] = -1000.0  # no chance that could be told
-        going.multiply(names, table)
-        home = found.home(names)
-        assert home is not None
-        logs[home] = logs[home] + aligned(table, names, found.cliques[home])
-        anew = Calibration(found, logs)
-        changed = going.renewed()
-        together = {root for at, root in enumerate(found.roots) if at in changed}
-        assert together == {found.roots[home]}
-        assert going.mass == pytest.approx(anew.mass, rel=1e-12)
-        for one, other in zip(going.beliefs, anew.beliefs, strict=True):
-            assert np.abs(one - other).max() <= 1e-12

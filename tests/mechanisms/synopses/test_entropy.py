@@ -13,8 +13,9 @@ from scipy.optimize import minimize
 from dpsql.domain import Domain
 from dpsql.mechanisms.synopses import entropy
 from dpsql.mechanisms.synopses.ascent import Climb, centred
-from dpsql.mechanisms.synopses.entropy import _Dual, fitted, guides, tractable
-from dpsql.mechanisms.synopses.junction import CELLS, Entangled
+from dpsql.mechanisms.synopses.calibration import Calibration
+from dpsql.mechanisms.synopses.entropy import _Dual, fitted, guides
+from dpsql.mechanisms.synopses.junction import CELLS
 from dpsql.mechanisms.synopses.layout import layout
 from dpsql.mechanisms.synopses.noisy import NoisyTable, linear, single, total, whole
 
@@ -223,20 +224,6 @@ def test_a_fit_goes_on_from_the_one_before():
     assert np.abs(both[0] - both[1]).max() < 10
 
 
-def test_tables_that_do_not_fit_together_are_left_out():
-    domain = Domain(tuple("abcd"), (10,) * 4)
-    draw = np.random.default_rng(1)
-    tables = [
-        whole(domain, names, draw.normal(size=(10,) * len(names)), 1.0)
-        for names in [*itertools.combinations("abcd", 2), ("a",), ("b",)]
-    ]
-    taken, left = tractable(domain, tables, 1000)
-    assert len(taken) + len(left) == len(tables) and left
-    fitted(domain, 1.0, taken, most=1000)
-    with pytest.raises(Entangled):
-        fitted(domain, 1.0, [*taken, left[0]], most=1000)
-
-
 def test_guides_average_margins_by_precision():
     _, (one, two) = noisy(np.random.default_rng(5), [("a", "b"), ("b", "c")])
     found = {guide.names: guide for guide in guides([one, two], 1)}
@@ -303,7 +290,9 @@ def test_what_is_left_of_tied_columns_is_fitted(stddev):
     known = {table: np.zeros(table.values.shape) for table in tables}
     dual, worst = _Dual(place, 30_000.0, tables, place.uniform, 0.01), math.inf
     for _ in range(40):
-        Climb(place, 30_000.0, known, place.added(place.uniform, known), 0.01).climbed(1)
+        logs = place.added(place.uniform, known)
+        start = Calibration(place.tree, dict(zip(place.tree.cliques, logs, strict=True)))
+        Climb(place, 30_000.0, known, start, 0.01).climbed(1)
         worst, last = dual(dual.joined(known)).value, worst
         assert worst <= last + 1e-9 * abs(worst)
     fit = fitted(domain, 30_000.0, tables)

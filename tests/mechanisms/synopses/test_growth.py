@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.kept.stored import Stored
 from dpsql.mechanisms.synopses import ascent, growth
-from dpsql.mechanisms.synopses.growth import Growth, from_bytes, grown, rooted, to_bytes
 from dpsql.mechanisms.synopses.calibration import Calibration
+from dpsql.mechanisms.synopses.growth import Growth, from_bytes, grown, rooted, to_bytes
 from dpsql.mechanisms.synopses.layout import layout
 from dpsql.mechanisms.synopses.noisy import NoisyTable
 from dpsql.mechanisms.synopses.purchase import counted
