@@ -1,10 +1,10 @@
 """Which tables are fitted together, where a junction tree of all of them has too many cells.
 
-A pair of columns that no table has together any more leaves its clique of c cells as two of c / m
-and c / n, for m and n atoms. What its tables tell beyond single columns is lost to the fit. So of
-the largest clique that pair goes which tells least for the logarithm of what is saved, as far as
-that is wanted, until the tree is small enough; then those that tell most come back where there is
-room. Only released values have a say.
+A pair of columns that no table has together any more leaves a clique of c cells as two of c / m
+and c / n, for m and n atoms. What its tables tell beyond single columns is lost to the fit. So that
+pair goes which tells least for the logarithm of what is saved, as far as that is wanted, until the
+tree is small enough; then those that tell most come back where there is room. Only released values
+have a say.
 """
 
 from __future__ import annotations
@@ -55,28 +55,28 @@ def tractable(
 
 
 def _least(place: Layout, told: dict[NoisyTable, float], most: int) -> list[Pair]:
-    """The pairs of the largest clique that tell least for what is saved without them."""
-    tree, lost = place.tree, dict[Pair, float]()
+    """The pairs that tell least for what is saved without them."""
+    tree, every = place.tree, sum(place.tree.cells)
+    lost: dict[Pair, float] = {}
     for table in place.homes:
         for pair in itertools.combinations(table.names, 2):
             lost[pair] = lost.get(pair, 0.0) + told[table]
     if not lost:
         raise Entangled(f"single columns have more than {most:,} cells")
-    within = list(lost)
-    for at in sorted(range(len(tree.cliques)), key=tree.cells.__getitem__, reverse=True):
-        some = [pair for pair in within if set(pair) <= set(tree.cliques[at])]
-        if some:  # a clique may have no pair but those that other cliques leave behind
-            within = some
-            break
-    wanted = math.log(sum(tree.cells) / most)
+    shares = dict.fromkeys(lost, 0.0)  # of all cells, those of the cliques that have the pair
+    for clique, many in zip(tree.cliques, tree.cells, strict=True):
+        for pair in itertools.combinations(clique, 2):
+            if pair in shares:
+                shares[pair] += many / every
+    wanted = math.log(every / most)
 
     def each(pair: Pair) -> float:
         m, n = tree.shape(pair)
-        saved = min(math.log(m * n / (m + n)), wanted)  # more is of no use
-        return lost[pair] / saved if saved > 0.0 else math.inf
+        saved = -math.log1p(-shares[pair] * (1 - 1 / m - 1 / n))
+        return lost[pair] / min(saved, wanted) if saved > 0.0 else math.inf  # more is of no use
 
-    many = max(1, len(within) // _PART) if sum(tree.cells) > _FAR * most else 1
-    return sorted(within, key=lambda pair: (each(pair), lost[pair], pair))[:many]
+    many = max(1, len(lost) // _PART) if every > _FAR * most else 1
+    return sorted(lost, key=lambda pair: (each(pair), lost[pair], pair))[:many]
 
 
 def _told(domain: Domain, tables: Sequence[NoisyTable]) -> dict[NoisyTable, float]:
@@ -98,5 +98,6 @@ def _told(domain: Domain, tables: Sequence[NoisyTable]) -> dict[NoisyTable, floa
             guess = np.multiply.outer(guess, np.bincount(classes, weights=alone[name]))
         off = (centred(guess) if table.centred else guess) - table.values
         off = off if table.seen is None else off * table.seen
-        found[table] = math.sqrt(max(float(np.vdot(off, off)) / table.variance - cells(table), 0.0))
+        square = float(np.vdot(off, off)) / table.variance
+        found[table] = math.sqrt(max(square - cells(table), 0.0))
     return found
