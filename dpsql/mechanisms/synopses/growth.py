@@ -34,8 +34,8 @@ from dpsql.mechanisms.synopses.noisy import NoisyTable, total
 from dpsql.mechanisms.threads import one_thread
 
 VERSION = 3
-CELLS = 1 << 17  # of a junction tree that grows, unless the first was larger
-FIRST = 1 << 19  # of the first, where it is to grow: a step goes through all of them
+FIRST = 1 << 19  # cells of a junction tree that is to grow: a step goes through all of them
+CELLS = 1 << 17  # by which it grows at most
 WORK = 1 << 19  # cells that are gone through for an update
 STEPS = 8
 FAR = 1.0  # standard errors from the best fit that are told of
@@ -155,8 +155,4 @@ def _bits(told: Floats) -> Any:
 
 
 def _most(base: Factored) -> int:
-    return max(CELLS, _cells(base))
-
-
-def _cells(state: Factored) -> int:
-    return sum(math.prod(state.tree.shape(names)) for names in state.tree.cliques)
+    return sum(base.tree.cells) + CELLS

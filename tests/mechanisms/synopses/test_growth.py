@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.optimize import minimize
 
 from dpsql.accounting.events import Gaussian
 from dpsql.accounting.kept.stored import Stored
-from dpsql.mechanisms.synopses import ascent, growth
+from dpsql.mechanisms.synopses import ascent, calibration, growth
 from dpsql.mechanisms.synopses.calibration import Calibration
 from dpsql.mechanisms.synopses.growth import Growth, from_bytes, grown, rooted, to_bytes
 from dpsql.mechanisms.synopses.layout import layout
@@ -103,17 +104,46 @@ def test_what_is_learnt_is_told_within_its_noise() -> None:
     assert max(away) < 2.0 and found.state.away == 0.0
 
 
-def test_a_state_is_a_function_of_its_releases() -> None:
-    """Bit by bit: grown in one process, made anew in another, or read and then gone on with."""
+@pytest.mark.parametrize("again", [False, True])
+def test_a_state_is_a_function_of_its_releases(again: bool) -> None:
+    """Grown in one process, made anew in another, or read and then gone on with; also where the
+    tree stays as it was, and sums go on from those that are known."""
     releases = bought(8)
-    whole, part = learnt(releases), learnt(releases[:3])
-    read = from_bytes(DOMAIN, to_bytes(part, (1, 2, 3)), (1, 2, 3), releases[:3])
-    assert to_bytes(read, (1, 2, 3)) == to_bytes(part, (1, 2, 3))
-    assert to_bytes(grown(read, releases[3]), (4,)) == to_bytes(whole, (4,))
-    for one, other in ((read.state, part.state), (grown(read, releases[3]).state, whole.state)):
-        assert one.factors.keys() == other.factors.keys()
-        assert all(np.array_equal(one.factors[n], other.factors[n]) for n in one.factors)
-        assert (one.total, one.away) == (other.total, other.away)
+    releases += bought(9)[1:] if again else []
+    whole = learnt(releases)
+    for stop in range(2, len(releases)):
+        numbers, some = tuple(range(stop)), releases[:stop]
+        part = learnt(some)
+        read = from_bytes(DOMAIN, to_bytes(part, numbers), numbers, some)
+        assert to_bytes(read, numbers) == to_bytes(part, numbers)
+        on = read
+        for stored in releases[stop:]:
+            on = grown(on, stored)
+        for one, other in ((read.state, part.state), (on.state, whole.state)):
+            assert one.total == other.total and one.away == pytest.approx(other.away, rel=1e-6)
+            assert one.factors.keys() == other.factors.keys()
+            near = np.abs(one.dense() - other.dense()).max()
+            assert near <= 1e-9 * one.total
+    anew = replace(whole.state)  # nothing is known of its sums
+    assert anew.tree.cliques == whole.state.tree.cliques
+    for known, summed in zip(whole.state.beliefs, anew.beliefs, strict=True):
+        assert known is not summed and np.abs(known - summed).max() <= 1e-12
+
+
+def test_sums_go_on_from_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that leaves the tree as it was is learnt without a sum over all factors, and the
+    state before stays as it was."""
+    releases = bought(10)
+    before = learnt(releases)
+    whole = [belief.copy() for belief in before.state.beliefs]
+    sums: list[object] = []
+    monkeypatch.setattr(calibration, "multiplied", lambda *given: sums.append(given))
+    after = grown(before, bought(11)[3])
+    assert not sums and len(after.potentials) == len(before.potentials) + 1
+    assert after.state.beliefs[0] is not before.state.beliefs[0]
+    assert np.abs(after.state.beliefs[0] - whole[0]).max() > 1e-6
+    for now, then in zip(before.state.beliefs, whole, strict=True):
+        assert np.array_equal(now, then)
 
 
 def test_a_layout_that_goes_on_is_that_of_all_tables() -> None:
@@ -175,8 +205,11 @@ def test_an_update_goes_through_a_bounded_number_of_cells(
 
 
 def test_what_entangles_too_much_answers_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growth, "CELLS", 20)
-    found = learnt(bought(11))
+    releases = bought(11)
+    first = sum(rooted(DOMAIN, releases[0]).base.tree.cells)
+    monkeypatch.setattr(growth, "CELLS", 20 - first)
+    found = learnt(releases)
+    assert first < sum(found.state.tree.cells) <= 20
     names = {table.names for table in found.potentials}
     assert names == {("a",), ("b",), ("c",), ("a", "b"), ("b", "c")}
     assert len(found.every) == 6
