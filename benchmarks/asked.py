@@ -189,7 +189,7 @@ def _free(folder: Path, name: str, sizes: tuple[int, ...]) -> Iterator[Figure]:
     yield Figure(what, 1e3 * median(spent), "ms", *other, 1 if name == "10^6" else 3)
     what = f"an update in a session, {name} cells, {len(updates)} of them, p50 CPU"
     yield Figure(what, 1e3 * median(updates), "ms", None, "", 10)
-    yield Figure("the longest of them", 1e3 * max(updates), "ms")
+    yield Figure("the longest of them", 1e3 * max(updates), "ms", None, "", 10)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,8 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 from statistics import fmean, median
 
@@ -20,32 +21,37 @@ from numpy.typing import NDArray
 
 from benchmarks.clock import timed
 from benchmarks.figures import Figure, Note
-from benchmarks.marginals import Codes, counts, noise, residual, table, triples
+from benchmarks.marginals import GRID, Codes, counts, noise, residual, table, triples
 from benchmarks.private_pgm import beside
 from benchmarks.rounds import figures
 from benchmarks.tables import build
 from dpsql.accounting.convert import rho_of
-from dpsql.accounting.events import PICO
+from dpsql.accounting.events import PICO, Gaussian
+from dpsql.accounting.kept.stored import Stored
+from dpsql.curator.noise import gaussian
 from dpsql.domain import Domain
 from dpsql.mechanisms.synopses.entropy import fitted
 from dpsql.mechanisms.synopses.expectation import answers
 from dpsql.mechanisms.synopses.factors import Factored, of_dense
+from dpsql.mechanisms.synopses.growth import FIRST, grown, rooted
 from dpsql.mechanisms.synopses.junction import Entangled, Names
 from dpsql.mechanisms.synopses.multiplicative import Question, exponential, question
 from dpsql.mechanisms.synopses.noisy import linear, total, whole
+from dpsql.mechanisms.synopses.purchase import counted
 from dpsql.query.linear import Block, Grouping, Term, Weight, Workload
 from dpsql.query.predicate import And, Leaf
 
 RHO = rho_of(1.0, 1e-9) / PICO
 ASKED = 1000
 RUNS = 5
-LEARNT = 30
+LEARNT, LESSONS = 30, 12
 SEVEN = ("workclass", "education", "marital_status", "occupation", "race", "sex", "income")
 FOURTEEN = (
     "age", "workclass", "education", "education_num", "marital_status", "occupation",
     "relationship", "race", "sex", "capital_gain", "capital_loss", "hours_per_week",
     "native_country", "income",
 )  # fmt: skip
+NINE = ("age", *SEVEN, "relationship")
 KEPT = (  # marginals of synthetic rows
     ("age", "marital_status", "income"), ("marital_status", "relationship", "sex"),
     ("education", "education_num"), ("education", "occupation", "income"),
@@ -71,6 +77,8 @@ def measure(folder: Path) -> Iterator[Figure | Note]:
     for name, sizes in UNIVERSES.items():
         yield from _speed(name, sizes)
     yield _update()
+    yield from _lessons("seven", *table(database, SEVEN))
+    yield from _lessons("nine", *table(database, NINE))
     yield _agreement()
     yield from beside(*table(database, FOURTEEN), [*((name,) for name in FOURTEEN), *KEPT], RHO)
 
@@ -223,6 +231,35 @@ def _update() -> Figure:
     before = fitted(domain, 20_000.0, tables[:-1])
     spent = [timed(lambda: fitted(domain, 20_000.0, tables, before=before))[0] for _ in range(9)]
     return Figure("a fit with a marginal more, p50 CPU", 1e3 * median(spent), "ms", None, "", 10)
+
+
+def _lessons(many: str, domain: Domain, codes: Codes) -> Iterator[Figure]:
+    """Tables of three columns, one by one, to a fit of all pairs that goes on learning."""
+    draw, spent = random.Random(6), []
+    ones = [(name,) for name in domain.names]
+    first = _stored(domain, codes, [*ones, *itertools.combinations(domain.names, 2)], 0.3 * RHO)
+    found = rooted(domain, first, FIRST)
+    for names in draw.sample(triples(domain), LESSONS):
+        stored = _stored(domain, codes, [names], 0.7 * RHO / LESSONS)
+        assert found.state.beliefs  # it was asked before
+        start = time.process_time()
+        found = grown(found, stored)
+        spent.append(1e3 * (time.process_time() - start))
+    name = f"an update beside all pairs of {many} columns of adult, p50 CPU"
+    yield Figure(name, median(spent), "ms", None, "", 10)
+    yield Figure("the longest of them", max(spent), "ms", None, "", 10)
+
+
+def _stored(domain: Domain, codes: Codes, sets: Sequence[Names], rho: float) -> Stored:
+    """Tables as a ledger keeps them, all with the same noise."""
+    variance = Fraction(len(sets) / (2 * rho)).limit_denominator(GRID)
+    each = []
+    for names in sets:
+        values = counts(domain, codes, names).reshape(-1, 1).astype(np.int64)
+        each.append(values + gaussian(variance, values.size).reshape(-1, 1))
+    found = Stored.of(counted(domain, sets), Gaussian(len(sets), variance), [np.concatenate(each)])
+    assert found is not None
+    return found
 
 
 def _agreement() -> Figure:
