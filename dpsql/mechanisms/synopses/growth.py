@@ -36,7 +36,7 @@ from dpsql.mechanisms.threads import one_thread
 VERSION = 3
 FIRST = 1 << 19  # cells of a junction tree that is to grow: a step goes through all of them
 CELLS = 1 << 17  # by which it grows at most
-WORK = 1 << 19  # cells that are gone through for an update
+WORK, TABLE = 3 << 17, 1 << 10  # cells that are gone through for an update; so many a table costs
 STEPS = 8
 FAR = 1.0  # standard errors from the best fit that are told of
 
@@ -98,7 +98,8 @@ def grown(before: Growth, stored: Stored) -> Growth:
             start = place.state(rows, known, before.base).calibration
         climb = Climb(place, rows, known, start, before.tau)
         climb.tau = climb.tau or weight(rows, new, [climb.chances(table) for table in new])
-        steps = max(min(STEPS, WORK // sum(place.tree.cells)), len(new))
+        work = sum(place.tree.cells) + TABLE * len(known)
+        steps = max(min(STEPS, WORK // work), len(new))
         gap = climb.climbed(steps, new)
     away = math.sqrt(2 * gap / sum(map(cells, known)))
     made = replace(place.state(rows, known, before.base), away=away if away > FAR else 0.0)

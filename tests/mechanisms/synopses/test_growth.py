@@ -196,7 +196,8 @@ def test_an_update_goes_through_a_bounded_number_of_cells(
 
     monkeypatch.setattr(Calibration, "renewed", counting)
     found = learnt(releases[:3])
-    for work, most in ((1 << 19, growth.STEPS), (5 * DOMAIN.cells, 5), (0, 1)):
+    each = DOMAIN.cells + growth.TABLE * (len(found.potentials) + 1)
+    for work, most in ((1 << 19, growth.STEPS), (5 * each, 5), (0, 1)):
         monkeypatch.setattr(growth, "WORK", work)
         calls[0] = 0
         after = grown(found, releases[3])
