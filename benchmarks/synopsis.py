@@ -36,7 +36,7 @@ from dpsql.mechanisms.synopses.factors import Factored, of_dense
 from dpsql.mechanisms.synopses.growth import FIRST, grown, rooted
 from dpsql.mechanisms.synopses.junction import Entangled, Names
 from dpsql.mechanisms.synopses.multiplicative import Question, exponential, question
-from dpsql.mechanisms.synopses.noisy import linear, total, whole
+from dpsql.mechanisms.synopses.noisy import linear, total
 from dpsql.mechanisms.synopses.purchase import counted
 from dpsql.query.linear import Block, Grouping, Term, Weight, Workload
 from dpsql.query.predicate import And, Leaf
@@ -76,7 +76,6 @@ def measure(folder: Path) -> Iterator[Figure | Note]:
     yield from _fourteen(*table(database, FOURTEEN))
     for name, sizes in UNIVERSES.items():
         yield from _speed(name, sizes)
-    yield _update()
     yield from _lessons("seven", *table(database, SEVEN))
     yield from _lessons("nine", *table(database, NINE))
     yield _agreement()
@@ -213,24 +212,6 @@ def _box(domain: Domain, draw: random.Random) -> Question:
         leaves.append(Leaf(domain.project([domain.names[at]]), holds.astype(np.uint8)))
     weight, one = Weight((Term(And(())),)), Grouping((), np.zeros(1, np.int64))
     return question(domain, Workload(domain, (Block(And(tuple(leaves)), (weight,), (one,)),)))
-
-
-def _update() -> Figure:
-    """A 2-way marginal more on 10^6 cells, to all 1-way and four 2-way ones."""
-    domain = Domain(tuple(f"c{at}" for at in range(6)), (10,) * 6)
-    draw = np.random.default_rng(5)
-    codes: Codes = {"c0": draw.integers(0, 10, 20_000)}
-    for at in range(1, 6):
-        codes[f"c{at}"] = (codes[f"c{at - 1}"] + draw.integers(0, 4, 20_000)) % 10
-    sets: list[Names] = [(name,) for name in domain.names]
-    sets += itertools.pairwise(domain.names)
-    tables = []
-    for names in sets:
-        values = counts(domain, codes, names)
-        tables.append(whole(domain, names, values + noise(400.0, values.shape), 400.0))
-    before = fitted(domain, 20_000.0, tables[:-1])
-    spent = [timed(lambda: fitted(domain, 20_000.0, tables, before=before))[0] for _ in range(9)]
-    return Figure("a fit with a marginal more, p50 CPU", 1e3 * median(spent), "ms", None, "", 10)
 
 
 def _lessons(many: str, domain: Domain, codes: Codes) -> Iterator[Figure]:
