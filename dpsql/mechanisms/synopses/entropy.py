@@ -30,6 +30,7 @@ from dpsql.domain import Domain
 from dpsql.mechanisms.synopses.ascent import GAP, cells, centred, climbed, potential
 from dpsql.mechanisms.synopses.descent import Point, least
 from dpsql.mechanisms.synopses.factors import Factored
+from dpsql.mechanisms.synopses.folded import Folded, functions
 from dpsql.mechanisms.synopses.junction import CELLS, Entangled, Floats, Names
 from dpsql.mechanisms.synopses.layout import Layout, layout
 from dpsql.mechanisms.synopses.noisy import NoisyTable
@@ -111,17 +112,15 @@ def fitted(
             if old is None or columns >= fresh:
                 # tables of few columns are told by smaller cliques than those of many
                 small = place if len(met) == len(every) else layout(domain, list(met), most)
-                base = small.added(small.uniform, potentials)
-                many = _steps(base) if steps is None else steps
-                old = _order(small, total, columns, own, base, old, many)
+                old = _order(small, total, columns, own, potentials, old, steps)
             found.append(old)
             for table, theta in old.potentials.items():
                 potentials[table] = potentials[table] + theta if table in potentials else theta
     return Fit(place.state(total, potentials), tuple(tables), tuple(found))
 
 
-def _steps(logs: list[Floats]) -> int:
-    return min(max(STEPS, _WORK // sum(each.size for each in logs)), _MANY)
+def _steps(cells: int) -> int:
+    return min(max(STEPS, _WORK // cells), _MANY)
 
 
 def _known(before: Fit | None, tables: Sequence[NoisyTable]) -> tuple[dict[int, Order], int]:
@@ -195,16 +194,18 @@ def _order(
     total: float,
     columns: int,
     tables: Sequence[NoisyTable],
-    base: list[Floats],
+    before: Mapping[NoisyTable, Floats],
     old: Order | None,
-    steps: int,
+    steps: int | None,
 ) -> Order:
-    """The fit to tables of up to so many columns, relative to `base`."""
+    """The fit to tables of up to so many columns, relative to that of fewer, by its potentials."""
     if not total > 0:
         return Order(columns, _MOST, {}, 0.0, 0)
     own = [table for table in tables if len(table.names) == columns]
+    base = place.added(place.uniform, before)
     tau = old.tau if old else weight(place, total, own, base)
-    dual = _Dual(place, total, tables, base, tau)
+    folded = Folded(place, tables, functions(place, before))
+    dual = _Dual(folded, total, tables, tau)
     start = dual.joined({})
     if old is None and columns == 1:  # columns are independent: of a table each that is the fit
         best = {table.names: table for table in sorted(tables, key=lambda t: -t.variance)}
@@ -220,7 +221,8 @@ def _order(
         base = place.added(base, kept)
         start = dual.joined({**kept, **_alone(place, total, fresh, base, tau)})
     gap = GAP * sum(map(cells, tables)) / tau
-    point, taken = least(dual, start, first=1 / len(tables), gap=gap, steps=steps)
+    most = _steps(sum(place.tree.cells)) if steps is None else steps
+    point, taken = least(dual, start, first=1 / len(tables), gap=gap, steps=most)
     return Order(columns, tau, dual.split(point.x), tau * point.gap, taken)
 
 
@@ -265,14 +267,9 @@ class _Dual:
     """
 
     def __init__(
-        self,
-        place: Layout,
-        total: float,
-        tables: Sequence[NoisyTable],
-        base: list[Floats],
-        tau: float,
+        self, base: Folded, total: float, tables: Sequence[NoisyTable], tau: float
     ) -> None:
-        self.place, self.total, self.tables, self.base, self.tau = place, total, tables, base, tau
+        self.base, self.total, self.tables, self.tau = base, total, tables, tau
         self.variances = np.concatenate([np.full(t.values.size, t.variance) for t in tables])
         self.seen = np.concatenate(
             [np.ones(t.values.size) if t.seen is None else t.seen.reshape(-1) for t in tables]
@@ -304,8 +301,7 @@ class _Dual:
         return found
 
     def __call__(self, theta: Floats) -> Point:
-        logs = self.place.added(self.base, self.split(theta))
-        chances, mass = self.place.summed(logs, self.tables)
+        chances, mass = self.base.summed(self.split(theta))
         rows = self.total * np.concatenate([table.reshape(-1) for table in chances])
         pulled = self.tau * self.variances * theta
         gradient = self.measured(rows) - self.given + pulled
