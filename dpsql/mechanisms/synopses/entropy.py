@@ -33,6 +33,7 @@ from dpsql.mechanisms.synopses.factors import Factored
 from dpsql.mechanisms.synopses.folded import Folded, functions
 from dpsql.mechanisms.synopses.junction import CELLS, Entangled, Floats, Names
 from dpsql.mechanisms.synopses.layout import Layout, layout
+from dpsql.mechanisms.synopses.margins import Margins
 from dpsql.mechanisms.synopses.noisy import NoisyTable
 from dpsql.mechanisms.threads import one_thread
 
@@ -210,11 +211,7 @@ def _order(
     if old is None and columns == 1:  # columns are independent: of a table each that is the fit
         best = {table.names: table for table in sorted(tables, key=lambda t: -t.variance)}
         start = dual.joined(_alone(place, total, [*best.values()], base, tau))
-    elif old is None:  # a descent from far off may lose its way where most cells are empty
-        known = dual.split(start)
-        climbed(place, total, known, base, tau, len(tables))
-        start = dual.joined(known)
-    if old is not None:
+    elif old is not None:
         fresh = [table for table in tables if table not in old.potentials]
         # margins of tables that came since took the place of those that guided before
         kept = {t: old.potentials[t] for t in tables if t in old.potentials}
@@ -222,7 +219,13 @@ def _order(
         start = dual.joined({**kept, **_alone(place, total, fresh, base, tau)})
     gap = GAP * sum(map(cells, tables)) / tau
     most = _steps(sum(place.tree.cells)) if steps is None else steps
-    point, taken = least(dual, start, first=1 / len(tables), gap=gap, steps=most)
+    first = 1 / len(tables)
+    point, taken = least(dual, start, first=first, gap=gap, steps=most // 2)
+    if point.gap > gap and taken < most:  # a descent may lose its way where most cells are empty
+        known = dual.split(point.x)
+        climbed(place, total, known, place.added(base, known), tau, len(tables))
+        point, more = least(dual, dual.joined(known), first=first, gap=gap, steps=most - taken)
+        taken += more
     return Order(columns, tau, dual.split(point.x), tau * point.gap, taken)
 
 
@@ -274,6 +277,7 @@ class _Dual:
         self.seen = np.concatenate(
             [np.ones(t.values.size) if t.seen is None else t.seen.reshape(-1) for t in tables]
         )
+        self.margins = Margins(tables)
         self.given = self.joined({table: table.values for table in tables})
 
     def joined(self, values: Mapping[NoisyTable, Floats]) -> Floats:
@@ -308,5 +312,17 @@ class _Dual:
         value = self.total * mass - float(theta @ self.given) + float(theta @ pulled) / 2
         # the gap of the primal and the dual is sum v g^2 / 2; here both are divided by tau
         gap = float((gradient**2 / self.variances).sum()) / 2 / self.tau
-        diagonal = 1 / (rows + self.tau * self.variances)
-        return Point(theta, value, gradient, lambda v: self.measured(diagonal * v), gap)
+        diagonal = self.seen / (rows + self.tau * self.variances)
+        return Point(theta, value, gradient, lambda v: self.scaled(diagonal, v), gap)
+
+    def scaled(self, diagonal: Floats, gradient: Floats) -> Floats:
+        """The gradient by functions that may have margins, each value by its own scale.
+
+        Were margins dropped instead, cells with few rows, whose potentials are free, would move all
+        others of their table.
+        """
+        found = gradient.copy()
+        self.margins.adjoint([*self.split(found).values()])  # parts of `found`
+        found *= diagonal
+        self.margins.handed([*self.split(found).values()])
+        return found

@@ -14,6 +14,7 @@ from dpsql.domain import Domain
 from dpsql.mechanisms.synopses import entropy
 from dpsql.mechanisms.synopses.ascent import centred, climbed
 from dpsql.mechanisms.synopses.entropy import _Dual, fitted, guides, tractable
+from dpsql.mechanisms.synopses.folded import Folded, functions
 from dpsql.mechanisms.synopses.junction import CELLS, Entangled
 from dpsql.mechanisms.synopses.layout import layout
 from dpsql.mechanisms.synopses.noisy import NoisyTable, linear, single, total, whole
@@ -301,7 +302,8 @@ def test_what_is_left_of_tied_columns_is_fitted(stddev):
         tables.append(replace(whole(domain, names, values, stddev**2), centred=True))
     place = layout(domain, tables, CELLS)
     known = {table: np.zeros(table.values.shape) for table in tables}
-    dual, worst = _Dual(place, 30_000.0, tables, place.uniform, 0.01), math.inf
+    base = Folded(place, tables, functions(place, {}))
+    dual, worst = _Dual(base, 30_000.0, tables, 0.01), math.inf
     for _ in range(40):
         climbed(place, 30_000.0, known, place.added(place.uniform, known), 0.01, 1)
         worst, last = dual(dual.joined(known)).value, worst
