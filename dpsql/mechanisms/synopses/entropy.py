@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpsql.domain import Domain
-from dpsql.mechanisms.synopses.ascent import GAP, cells, centred, climbed, potential
+from dpsql.mechanisms.synopses.ascent import GAP, cells, centred, potential
 from dpsql.mechanisms.synopses.descent import Point, least
 from dpsql.mechanisms.synopses.factors import Factored
 from dpsql.mechanisms.synopses.folded import Folded, functions
@@ -35,9 +35,10 @@ from dpsql.mechanisms.synopses.junction import CELLS, Entangled, Floats, Names
 from dpsql.mechanisms.synopses.layout import Layout, layout
 from dpsql.mechanisms.synopses.margins import Margins
 from dpsql.mechanisms.synopses.noisy import NoisyTable
+from dpsql.mechanisms.synopses.parts import Parts
 from dpsql.mechanisms.threads import one_thread
 
-STEPS, _MANY, _WORK = 300, 3000, 1 << 21  # more where cells of the junction tree are few
+STEPS, _MANY, _WORK = 300, 3000, 1 << 27  # more where a sum takes few exponentials
 _LEAST, _MOST = 1e-9, 1.0  # tau; at 1 counts are spread about the guess as Poisson's are
 _LOOSE = 2.0  # times tau: errors hardly differ from 1 to 3, and it is found sooner
 _BISECTIONS = 50
@@ -205,28 +206,25 @@ def _order(
     own = [table for table in tables if len(table.names) == columns]
     base = place.added(place.uniform, before)
     tau = old.tau if old else weight(place, total, own, base)
-    folded = Folded(place, tables, functions(place, before))
-    dual = _Dual(folded, total, tables, tau)
+    parts = Parts(tables)
+    place = layout(place.domain, [*dict.fromkeys([*place.homes, *parts.tables])], place.most)
+    folded = Folded(place, parts.tables, functions(place, before))
+    dual = _Dual(folded, total, parts.tables, tau)
     start = dual.joined({})
     if old is None and columns == 1:  # columns are independent: of a table each that is the fit
-        best = {table.names: table for table in sorted(tables, key=lambda t: -t.variance)}
+        best = {table.names: table for table in sorted(parts.tables, key=lambda t: -t.variance)}
         start = dual.joined(_alone(place, total, [*best.values()], base, tau))
     elif old is not None:
         fresh = [table for table in tables if table not in old.potentials]
         # margins of tables that came since took the place of those that guided before
         kept = {t: old.potentials[t] for t in tables if t in old.potentials}
         base = place.added(base, kept)
-        start = dual.joined({**kept, **_alone(place, total, fresh, base, tau)})
+        start = dual.joined(parts.apart({**kept, **_alone(place, total, fresh, base, tau)}))
     gap = GAP * sum(map(cells, tables)) / tau
-    most = _steps(sum(place.tree.cells)) if steps is None else steps
-    first = 1 / len(tables)
-    point, taken = least(dual, start, first=first, gap=gap, steps=most // 2)
-    if point.gap > gap and taken < most:  # a descent may lose its way where most cells are empty
-        known = dual.split(point.x)
-        climbed(place, total, known, place.added(base, known), tau, len(tables))
-        point, more = least(dual, dual.joined(known), first=first, gap=gap, steps=most - taken)
-        taken += more
-    return Order(columns, tau, dual.split(point.x), tau * point.gap, taken)
+    most = _steps(folded.cells) if steps is None else steps
+    point, taken = least(dual, start, first=1 / len(parts.tables), gap=gap, steps=most)
+    found = parts.together(dual.split(point.x), total, tau)
+    return Order(columns, tau, found, tau * point.gap, taken)
 
 
 def _alone(
@@ -312,7 +310,9 @@ class _Dual:
         value = self.total * mass - float(theta @ self.given) + float(theta @ pulled) / 2
         # the gap of the primal and the dual is sum v g^2 / 2; here both are divided by tau
         gap = float((gradient**2 / self.variances).sum()) / 2 / self.tau
-        diagonal = self.seen / (rows + self.tau * self.variances)
+        lacking = -gradient
+        self.margins.adjoint([*self.split(lacking).values()])
+        diagonal = self.seen / (rows + np.maximum(lacking, 0) + self.tau * self.variances)
         return Point(theta, value, gradient, lambda v: self.scaled(diagonal, v), gap)
 
     def scaled(self, diagonal: Floats, gradient: Floats) -> Floats:

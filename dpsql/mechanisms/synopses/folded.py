@@ -6,8 +6,9 @@ it fall into two sides which share no column but that one:
     m(a, b) = sum_e exp(u(a, e) + v(b, e)) is the matrix exp(u) exp(v)'.
 
 What is left is a clique without that column, whose marginal p(a, b) gives those of both sides:
-p(a, e) = exp(u(a, e)) sum_b exp(v(b, e)) p(a, b) / m(a, b), a matrix product again. So where columns
-are told about in pairs, no exponential is taken in a clique of five, but in two of about three.
+p(a, e) = exp(u(a, e)) sum_b exp(v(b, e)) p(a, b) / m(a, b), a matrix product again. So where tables
+are of two columns, no exponentials are taken of all cells of a clique of five, but of three columns
+at a time, and of four.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ class Folded:
     ) -> None:
         self.place, self.tables, self.base = place, tables, base
         whole = place.tree
-        self._homes = {table.names: place.homes[table] for table in tables}
+        self._homes = {}
         scopes: list[dict[Names, None]] = [{} for _ in whole.cliques]
-        for names in [*base, *self._homes]:
-            self._homes[names] = at = self._homes.get(names, whole.home(names) or 0)
+        for names in [*base, *(table.names for table in tables)]:
+            at = whole.home(names)
+            assert at is not None  # that of a table of `place`
+            self._homes[names] = at
             scopes[at][names] = None
         self._folds = [fold(whole, at, tuple(some)) for at, some in enumerate(scopes)]
         cliques = tuple(
@@ -53,33 +56,46 @@ class Folded:
             for top, some in zip(cliques, scopes, strict=True)
         ]
 
+    @property
+    def cells(self) -> int:
+        """How many exponentials a sum takes."""
+        sides = [side for found in self._folds if found for side in found.sides]
+        return sum(self.tree.cells) + sum(math.prod(side.shape) for side in sides)
+
     def summed(self, potentials: Mapping[NoisyTable, Floats]) -> tuple[list[Floats], float]:
         """The probabilities of the tables' cells, and the logarithm of the sum of the product."""
-        functions: list[dict[Names, Floats]] = [{} for _ in self._folds]
-        for names, table in self.base.items():
-            functions[self._homes[names]][names] = table
-        for told, theta in potentials.items():
-            own, spread = functions[self._homes[told.names]], self.place.spread(told, theta)
-            own[told.names] = own[told.names] + spread if told.names in own else spread
-        products, logs = [], []
-        for top, rest, own, found in zip(
-            self.tree.cliques, self._rest, functions, self._folds, strict=True
-        ):
-            product = found.product(own) if found else None
-            kept = {n: table for n, table in own.items() if not found or found.column not in n}
-            table = np.broadcast_to(rest.up(kept), self.tree.shape(top))
-            logs.append(table + found.logs(product) if found and product else table)
-            products.append(product)
+        own = self._functions(potentials)
+        products = [
+            found.product(told) if found else None
+            for found, told in zip(self._folds, own, strict=True)
+        ]
+        logs = [self._logs(at, own[at], product) for at, product in enumerate(products)]
         calibrated = Calibration(self.tree, logs, once=True)
         down = []
-        for rest, belief, found, product in zip(
-            self._rest, calibrated.beliefs, self._folds, products, strict=True
-        ):
-            down.append(rest.down(belief))
+        for at, belief in enumerate(calibrated.beliefs):
+            down.append(self._rest[at].down(belief))
+            found, product = self._folds[at], products[at]
             if found and product:
                 down[-1].update(found.down(product, belief))
         chances = [self.place.gathered(t, down[self._homes[t.names]][t.names]) for t in self.tables]
         return chances, calibrated.mass
+
+    def _functions(self, potentials: Mapping[NoisyTable, Floats]) -> list[dict[Names, Floats]]:
+        """The functions of each clique, those of the same columns added."""
+        found: list[dict[Names, Floats]] = [{} for _ in self._folds]
+        for names, table in self.base.items():
+            found[self._homes[names]][names] = table
+        for told, theta in potentials.items():
+            own, spread = found[self._homes[told.names]], self.place.spread(told, theta)
+            own[told.names] = own[told.names] + spread if told.names in own else spread
+        return found
+
+    def _logs(self, at: int, own: Mapping[Names, Floats], product: Product | None) -> Floats:
+        """The logarithm of the product in what is left of a clique."""
+        found, top = self._folds[at], self.tree.cliques[at]
+        kept = {n: table for n, table in own.items() if not found or found.column not in n}
+        logs = np.broadcast_to(self._rest[at].up(kept), self.tree.shape(top))
+        return logs + found.logs(product) if found and product else logs
 
 
 def functions(place: Layout, potentials: Mapping[NoisyTable, Floats]) -> dict[Names, Floats]:
@@ -103,7 +119,8 @@ class Side:
     def up(self, given: Mapping[Names, Floats]) -> Floats:
         """Their sum, with the column that is folded along the last of two axes."""
         table = np.broadcast_to(self.steps.up({n: given[n] for n in self.own}), self.shape)
-        return np.moveaxis(table, self.axis, -1).reshape(-1, self.shape[self.axis])
+        found: Floats = np.moveaxis(table, self.axis, -1).reshape(-1, self.shape[self.axis])
+        return found
 
     def down(self, table: Floats) -> dict[Names, Floats]:
         """The marginals of such a table."""
@@ -160,9 +177,7 @@ def fold(tree: Tree, at: int, scopes: Sequence[Names]) -> Fold | None:
     return best
 
 
-def _sides(
-    tree: Tree, column: str, left: Names, scopes: Sequence[Names]
-) -> tuple[Side, Side]:
+def _sides(tree: Tree, column: str, left: Names, scopes: Sequence[Names]) -> tuple[Side, Side]:
     """Two sides of about as many cells: columns that share a function with `column` stay together,
     the largest of them first."""
     touched = [scope for scope in scopes if column in scope]
