@@ -204,22 +204,21 @@ def _order(
     if not total > 0:
         return Order(columns, _MOST, {}, 0.0, 0)
     own = [table for table in tables if len(table.names) == columns]
-    base = place.added(place.uniform, before)
-    tau = old.tau if old else weight(place, total, own, base)
-    parts = Parts(tables)
+    base, parts = functions(place, before), Parts(tables)
+    # margins of tables that came since took the place of those that guided before
+    kept = {t: old.potentials[t] for t in tables if t in old.potentials} if old else {}
+    guesses = Folded(place, tables, base).chances(kept)
+    tau = old.tau if old else _weight(total, own, [guesses[table] for table in own])
     place = layout(place.domain, [*dict.fromkeys([*place.homes, *parts.tables])], place.most)
-    folded = Folded(place, parts.tables, functions(place, before))
+    folded = Folded(place, parts.tables, base)
     dual = _Dual(folded, total, parts.tables, tau)
     start = dual.joined({})
     if old is None and columns == 1:  # columns are independent: of a table each that is the fit
         best = {table.names: table for table in sorted(parts.tables, key=lambda t: -t.variance)}
-        start = dual.joined(_alone(place, total, [*best.values()], base, tau))
+        start = dual.joined(_alone(total, [*best.values()], folded.chances({}), tau))
     elif old is not None:
         fresh = [table for table in tables if table not in old.potentials]
-        # margins of tables that came since took the place of those that guided before
-        kept = {t: old.potentials[t] for t in tables if t in old.potentials}
-        base = place.added(base, kept)
-        start = dual.joined(parts.apart({**kept, **_alone(place, total, fresh, base, tau)}))
+        start = dual.joined(parts.apart({**kept, **_alone(total, fresh, guesses, tau)}))
     gap = GAP * sum(map(cells, tables)) / tau
     most = _steps(folded.cells) if steps is None else steps
     point, taken = least(dual, start, first=1 / len(parts.tables), gap=gap, steps=most)
@@ -228,20 +227,22 @@ def _order(
 
 
 def _alone(
-    place: Layout, total: float, tables: Sequence[NoisyTable], base: list[Floats], tau: float
+    total: float, tables: Sequence[NoisyTable], guesses: Mapping[NoisyTable, Floats], tau: float
 ) -> dict[NoisyTable, Floats]:
-    """theta of each table if it were the only one beside `base`, of total mass 1."""
-    chances, _ = place.summed(base, tables)
-    listed = zip(tables, chances, strict=True)
-    return {
-        table: potential(total, table, each, tau, each, np.zeros(each.shape))
-        for table, each in listed
-    }
+    """theta of each table if it were the only one beside a guess of the chances of its cells."""
+    found = {}
+    for table in tables:
+        guess = guesses[table]
+        found[table] = potential(total, table, guess, tau, guess, np.zeros(guess.shape))
+    return found
 
 
 def weight(place: Layout, total: float, tables: Sequence[NoisyTable], base: list[Floats]) -> float:
     """tau of an order, by the misfits of its tables beside the guess."""
-    guesses, _ = place.summed(base, tables)
+    return _weight(total, tables, place.summed(base, tables)[0])
+
+
+def _weight(total: float, tables: Sequence[NoisyTable], guesses: Sequence[Floats]) -> float:
     squares, noise, means = [], [], []
     for table, chances in zip(tables, guesses, strict=True):
         guess, part = total * chances, table.spread / table.variance

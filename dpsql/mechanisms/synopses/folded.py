@@ -80,6 +80,10 @@ class Folded:
         chances = [self.place.gathered(t, down[self._homes[t.names]][t.names]) for t in self.tables]
         return chances, calibrated.mass
 
+    def chances(self, potentials: Mapping[NoisyTable, Floats]) -> dict[NoisyTable, Floats]:
+        """The probabilities of the cells of each table."""
+        return dict(zip(self.tables, self.summed(potentials)[0], strict=True))
+
     def _functions(self, potentials: Mapping[NoisyTable, Floats]) -> list[dict[Names, Floats]]:
         """The functions of each clique, those of the same columns added."""
         found: list[dict[Names, Floats]] = [{} for _ in self._folds]
@@ -118,7 +122,8 @@ class Side:
 
     def up(self, given: Mapping[Names, Floats]) -> Floats:
         """Their sum, with the column that is folded along the last of two axes."""
-        table = np.broadcast_to(self.steps.up({n: given[n] for n in self.own}), self.shape)
+        own = {names: given[names] for names in self.own if names in given}
+        table = np.broadcast_to(self.steps.up(own), self.shape)
         found: Floats = np.moveaxis(table, self.axis, -1).reshape(-1, self.shape[self.axis])
         return found
 
@@ -145,7 +150,8 @@ class Fold:
 
     def logs(self, product: Product) -> Floats:
         """The sum over the column, in the order of the clique."""
-        return product.logs.reshape(self.shape).transpose(np.argsort(self.order))
+        found: Floats = product.logs.reshape(self.shape).transpose(np.argsort(self.order))
+        return found
 
     def down(self, product: Product, belief: Floats) -> dict[Names, Floats]:
         """The marginals that have the column."""

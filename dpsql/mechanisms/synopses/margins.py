@@ -46,8 +46,10 @@ class Margins:
     def handed(self, functions: Sequence[Floats]) -> None:
         """Leave each centred that is to be so, and their sum as it is but for a constant."""
         for at, axis, to in self._steps:
-            mean = functions[at].mean(axis=axis, keepdims=True)
-            functions[at] -= mean
+            table = functions[at]
+            mean = table.sum(axis=axis, keepdims=True)
+            mean /= table.shape[axis]
+            table -= mean
             if to is not None:
                 functions[to] += mean.reshape(functions[to].shape)
 
@@ -55,9 +57,10 @@ class Margins:
         """The adjoint of `handed`: gradients by functions that may have margins."""
         for at, axis, to in reversed(self._steps):
             table = functions[at]
-            mean = table.mean(axis=axis, keepdims=True)
+            mean = table.sum(axis=axis, keepdims=True)
             if to is not None:
-                mean -= functions[to].reshape(mean.shape) / table.shape[axis]
+                mean -= functions[to].reshape(mean.shape)
+            mean /= table.shape[axis]
             table -= mean
 
 

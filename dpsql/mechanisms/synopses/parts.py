@@ -1,10 +1,10 @@
 """Whole tables taken apart: what each tells beyond its margins, and what all tell of that together.
 
 Tables that share columns tell of the same margins. A whole table y with noise of variance v is as
-good as residual tables, one for each set s of its columns: y_s, summed over the g cells of all others
-columns and centred, with noise of variance v g. Several tables that tell of the same s are as good
+good as residual tables, one for each set s of its columns: y_s, summed over the g cells of all the
+others and centred, with noise of variance v g. Several tables that tell of the same s are as good
 as their mean, weighted by precision. A potential of a whole table is a sum of one for each s: where
-theta is the potential for a mean Y of variance V, that for y_s is (tau V theta + y_s - Y)/(tau v g).
+theta is that for a mean Y of variance V, the one for y_s is (tau V theta + y_s - Y) / (tau v g).
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class Parts:
                 best = tau * part.variance * potentials[part] + own.values - part.values
                 spread = [n if axis in kept else 1 for axis, n in enumerate(shape)]
                 theta = theta + (best / (tau * own.variance)).reshape(spread)
-            found[table] = theta
+            # laid out as what is read from a ledger: sums are the same to the last bit
+            found[table] = np.ascontiguousarray(theta)
         return found
 
 
