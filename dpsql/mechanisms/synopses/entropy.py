@@ -14,6 +14,8 @@ errors, so the fitted cells are within sqrt(2 gap / cells) of the best, root mea
 columns, and so on: what few columns tell is the best guess of what more tell. The weight tau of the
 guess is estimated for each order: with counts that are spread about the guess m by m / tau, the
 misfits' squares, each divided by v + m / tau, add up to their number (Paule and Mandel 1982).
+
+theta is found by a quasi-Newton descent on residual tables, into which whole ones are taken apart.
 """
 
 from __future__ import annotations
