@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -106,25 +106,47 @@ class Calibration:
 
     def _sum(self, roots: Collection[int]) -> None:
         """The beliefs of what hangs on some roots, from the product."""
-        tree = self.tree
-        some = [at for at, root in enumerate(tree.roots) if root in roots]
-        logs, sent = multiplied(tree, self.factors, some), dict[int, Floats]()
-        for at in reversed(some):
-            table = logs.pop(at)
-            for child in tree.children[at]:
-                table = table + sent[child].reshape(tree.ways[child].there)
-            if tree.parents[at] >= 0:
-                sent[at], self.beliefs[at] = _log_summed(table, tree.ways[at].own)
-            else:
-                self.beliefs[at], self._masses[at] = _normalised(table)
+        some = [at for at, root in enumerate(self.tree.roots) if root in roots]
+        found = _swept(self.tree, multiplied(self.tree, self.factors, some))
         for at in some:
-            if tree.parents[at] < 0:
-                self._more[at] = 0.0
-                continue
-            way = tree.ways[at]
-            self.shared[at] = without(self.beliefs[tree.parents[at]], way.above)
-            self.beliefs[at] *= self.shared[at].reshape(way.here)
+            self.beliefs[at], self.shared[at] = found.beliefs[at], found.shared[at]
+            self._masses[at], self._more[at] = found.masses.get(at, 0.0), 0.0
         self._own.update(some)
+
+
+class _Swept(NamedTuple):
+    """Of cliques their beliefs, what they share with their parents, and of roots the masses."""
+
+    beliefs: dict[int, Floats]
+    shared: dict[int, Floats]
+    masses: dict[int, float]
+
+
+def swept(found: Tree, logs: Sequence[Floats]) -> tuple[list[Floats], float]:
+    """The marginals of all cliques, of which these are the logarithms of the product, and the
+    logarithm of its sum."""
+    told = _swept(found, dict(enumerate(logs)))
+    return [told.beliefs[at] for at in range(len(logs))], sum(told.masses.values())
+
+
+def _swept(tree: Tree, logs: Mapping[int, Floats]) -> _Swept:
+    """Up to the roots, and down again."""
+    found, sent = _Swept({}, {}, {}), dict[int, Floats]()
+    for at in sorted(logs, reverse=True):
+        table = logs[at]
+        for child in tree.children[at]:
+            table = table + sent[child].reshape(tree.ways[child].there)
+        if tree.parents[at] >= 0:
+            sent[at], found.beliefs[at] = _log_summed(table, tree.ways[at].own)
+        else:
+            found.beliefs[at], found.masses[at] = _normalised(table)
+    for at in sorted(logs):
+        parent, way = tree.parents[at], tree.ways[at]
+        shared = np.ones(()) if parent < 0 else without(found.beliefs[parent], way.above)
+        found.shared[at] = shared
+        if parent >= 0:
+            found.beliefs[at] *= shared.reshape(way.here)
+    return found
 
 
 def multiplied(

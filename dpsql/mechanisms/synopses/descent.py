@@ -58,18 +58,19 @@ def least(
 def _direction(point: Point, pairs: list[tuple[Floats, Floats, float]], first: float) -> Floats:
     """The two-loop recursion: the inverse Hessian, as the pairs tell it, times the gradient."""
     found = point.gradient.copy()
+    scratch = np.empty_like(found)
     parts = []
     for moved, turned, inner in reversed(pairs):
         part = float(moved @ found) / inner
         parts.append(part)
-        found -= part * turned
+        found -= np.multiply(turned, part, out=scratch)
     scale = first
     if pairs:
         _, turned, inner = pairs[-1]
         scale = inner / float(turned @ point.metric(turned))
     found = scale * point.metric(found)
     for (moved, turned, inner), part in zip(pairs, reversed(parts), strict=True):
-        found += moved * (part - float(turned @ found) / inner)
+        found += np.multiply(moved, part - float(turned @ found) / inner, out=scratch)
     return found
 
 

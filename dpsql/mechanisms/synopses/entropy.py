@@ -14,6 +14,8 @@ errors, so the fitted cells are within sqrt(2 gap / cells) of the best, root mea
 columns, and so on: what few columns tell is the best guess of what more tell. The weight tau of the
 guess is estimated for each order: with counts that are spread about the guess m by m / tau, the
 misfits' squares, each divided by v + m / tau, add up to their number (Paule and Mandel 1982).
+
+theta is found by a quasi-Newton descent on residual tables, into which whole ones are taken apart.
 """
 
 from __future__ import annotations
@@ -26,16 +28,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpsql.domain import Domain
-from dpsql.mechanisms.synopses.ascent import GAP, Climb, cells, centred, potential
-from dpsql.mechanisms.synopses.calibration import Calibration
+from dpsql.mechanisms.synopses.ascent import GAP, cells, centred, potential
 from dpsql.mechanisms.synopses.descent import Point, least
 from dpsql.mechanisms.synopses.factors import Factored
+from dpsql.mechanisms.synopses.folded import Folded, functions
 from dpsql.mechanisms.synopses.junction import CELLS, Floats, Names
 from dpsql.mechanisms.synopses.layout import Layout, layout
+from dpsql.mechanisms.synopses.margins import Margins
 from dpsql.mechanisms.synopses.noisy import NoisyTable
+from dpsql.mechanisms.synopses.parts import Parts
 from dpsql.mechanisms.threads import one_thread
 
-STEPS, _MANY, _WORK = 300, 3000, 1 << 21  # more where cells of the junction tree are few
+STEPS, _MANY, _WORK = 300, 3000, 1 << 27  # more where a sum takes few exponentials
 _LEAST, _MOST = 1e-9, 1.0  # tau; at 1 counts are spread about the guess as Poisson's are
 _LOOSE = 2.0  # times tau: errors hardly differ from 1 to 3, and it is found sooner
 _BISECTIONS = 25
@@ -111,17 +115,15 @@ def fitted(
             if old is None or columns >= fresh:
                 # tables of few columns are told by smaller cliques than those of many
                 small = place if len(met) == len(every) else layout(domain, list(met), most)
-                base = small.added(small.uniform, potentials)
-                many = _steps(base) if steps is None else steps
-                old = _order(small, total, columns, own, base, old, many)
+                old = _order(small, total, columns, own, potentials, old, steps)
             found.append(old)
             for table, theta in old.potentials.items():
                 potentials[table] = potentials[table] + theta if table in potentials else theta
     return Fit(place.state(total, potentials), tuple(tables), tuple(found))
 
 
-def _steps(logs: list[Floats]) -> int:
-    return min(max(STEPS, _WORK // sum(each.size for each in logs)), _MANY)
+def _steps(cells: int) -> int:
+    return min(max(STEPS, _WORK // cells), _MANY)
 
 
 def _known(before: Fit | None, tables: Sequence[NoisyTable]) -> tuple[dict[int, Order], int]:
@@ -171,46 +173,45 @@ def _order(
     total: float,
     columns: int,
     tables: Sequence[NoisyTable],
-    base: list[Floats],
+    before: Mapping[NoisyTable, Floats],
     old: Order | None,
-    steps: int,
+    steps: int | None,
 ) -> Order:
-    """The fit to tables of up to so many columns, relative to `base`."""
+    """The fit to tables of up to so many columns, relative to that of fewer, by its potentials."""
     if not total > 0:
         return Order(columns, _MOST, {}, 0.0, 0)
     own = [table for table in tables if len(table.names) == columns]
-    tau = old.tau if old else weight(total, own, place.summed(base, own)[0])
-    dual = _Dual(place, total, tables, base, tau)
+    base, parts = functions(place, before), Parts(tables)
+    # margins of tables that came since took the place of those that guided before
+    kept = {t: old.potentials[t] for t in tables if t in old.potentials} if old else {}
+    guesses = Folded(place, tables, base).chances(kept)
+    tau = old.tau if old else weight(total, own, [guesses[table] for table in own])
+    place = layout(place.domain, [*dict.fromkeys([*place.homes, *parts.tables])], place.most)
+    folded = Folded(place, parts.tables, base)
+    dual = _Dual(folded, total, parts.tables, tau)
     start = dual.joined({})
     if old is None and columns == 1:  # columns are independent: of a table each that is the fit
-        best = {table.names: table for table in sorted(tables, key=lambda t: -t.variance)}
-        start = dual.joined(_alone(place, total, [*best.values()], base, tau))
-    elif old is None:  # a descent from far off may lose its way where most cells are empty
-        known = dual.split(start)
-        alone = Calibration(place.tree, dict(zip(place.tree.cliques, base, strict=True)))
-        Climb(place, total, known, alone, tau).climbed(len(tables))
-        start = dual.joined(known)
-    if old is not None:
+        best = {table.names: table for table in sorted(parts.tables, key=lambda t: -t.variance)}
+        start = dual.joined(_alone(total, [*best.values()], folded.chances({}), tau))
+    elif old is not None:
         fresh = [table for table in tables if table not in old.potentials]
-        # margins of tables that came since took the place of those that guided before
-        kept = {t: old.potentials[t] for t in tables if t in old.potentials}
-        base = place.added(base, kept)
-        start = dual.joined({**kept, **_alone(place, total, fresh, base, tau)})
+        start = dual.joined(parts.apart({**kept, **_alone(total, fresh, guesses, tau)}))
     gap = GAP * sum(map(cells, tables)) / tau
-    point, taken = least(dual, start, first=1 / len(tables), gap=gap, steps=steps)
-    return Order(columns, tau, dual.split(point.x), tau * point.gap, taken)
+    most = _steps(folded.cells) if steps is None else steps
+    point, taken = least(dual, start, first=1 / len(parts.tables), gap=gap, steps=most)
+    found = parts.together(dual.split(point.x), total, tau)
+    return Order(columns, tau, found, tau * point.gap, taken)
 
 
 def _alone(
-    place: Layout, total: float, tables: Sequence[NoisyTable], base: list[Floats], tau: float
+    total: float, tables: Sequence[NoisyTable], guesses: Mapping[NoisyTable, Floats], tau: float
 ) -> dict[NoisyTable, Floats]:
-    """theta of each table if it were the only one beside `base`, of total mass 1."""
-    chances, _ = place.summed(base, tables)
-    listed = zip(tables, chances, strict=True)
-    return {
-        table: potential(total, table, each, tau, each, np.zeros(each.shape))
-        for table, each in listed
-    }
+    """theta of each table if it were the only one beside a guess of the chances of its cells."""
+    found = {}
+    for table in tables:
+        guess = guesses[table]
+        found[table] = potential(total, table, guess, tau, guess, np.zeros(guess.shape))
+    return found
 
 
 def weight(total: float, tables: Sequence[NoisyTable], guesses: Sequence[Floats]) -> float:
@@ -241,18 +242,14 @@ class _Dual:
     """
 
     def __init__(
-        self,
-        place: Layout,
-        total: float,
-        tables: Sequence[NoisyTable],
-        base: list[Floats],
-        tau: float,
+        self, base: Folded, total: float, tables: Sequence[NoisyTable], tau: float
     ) -> None:
-        self.place, self.total, self.tables, self.base, self.tau = place, total, tables, base, tau
+        self.base, self.total, self.tables, self.tau = base, total, tables, tau
         self.variances = np.concatenate([np.full(t.values.size, t.variance) for t in tables])
         self.seen = np.concatenate(
             [np.ones(t.values.size) if t.seen is None else t.seen.reshape(-1) for t in tables]
         )
+        self.margins = Margins(tables)
         self.given = self.joined({table: table.values for table in tables})
 
     def joined(self, values: Mapping[NoisyTable, Floats]) -> Floats:
@@ -280,13 +277,26 @@ class _Dual:
         return found
 
     def __call__(self, theta: Floats) -> Point:
-        logs = self.place.added(self.base, self.split(theta))
-        chances, mass = self.place.summed(logs, self.tables)
+        chances, mass = self.base.summed(self.split(theta))
         rows = self.total * np.concatenate([table.reshape(-1) for table in chances])
         pulled = self.tau * self.variances * theta
         gradient = self.measured(rows) - self.given + pulled
         value = self.total * mass - float(theta @ self.given) + float(theta @ pulled) / 2
         # the gap of the primal and the dual is sum v g^2 / 2; here both are divided by tau
         gap = float((gradient**2 / self.variances).sum()) / 2 / self.tau
-        diagonal = 1 / (rows + self.tau * self.variances)
-        return Point(theta, value, gradient, lambda v: self.measured(diagonal * v), gap)
+        lacking = -gradient
+        self.margins.adjoint([*self.split(lacking).values()])
+        diagonal = self.seen / (rows + np.maximum(lacking, 0) + self.tau * self.variances)
+        return Point(theta, value, gradient, lambda v: self.scaled(diagonal, v), gap)
+
+    def scaled(self, diagonal: Floats, gradient: Floats) -> Floats:
+        """The gradient by functions that may have margins, each value by its own scale.
+
+        Were margins dropped instead, cells with few rows, whose potentials are free, would move all
+        others of their table.
+        """
+        found = gradient.copy()
+        self.margins.adjoint([*self.split(found).values()])  # parts of `found`
+        found *= diagonal
+        self.margins.handed([*self.split(found).values()])
+        return found

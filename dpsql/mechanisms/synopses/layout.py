@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.domain import Domain
-from dpsql.mechanisms.synopses.calibration import Calibration, multiplied
-from dpsql.mechanisms.synopses.factors import Factored, product
+from dpsql.mechanisms.synopses.factors import Factored
 from dpsql.mechanisms.synopses.junction import Floats, Names, Tree, tree
 from dpsql.mechanisms.synopses.lattice import Lattice, lattice
 from dpsql.mechanisms.synopses.noisy import NoisyTable
@@ -36,13 +34,6 @@ class Layout:
     most: int
     _lattices: dict[tuple[NoisyTable, ...], list[Lattice]] = field(default_factory=dict)
 
-    @cached_property
-    def uniform(self) -> list[Floats]:
-        """The uniform distribution: the logarithm of a factor for each clique."""
-        counts = {name: np.bincount(of) for name, of in self.atoms.items()}
-        every = range(len(self.tree.cliques))
-        return [*multiplied(self.tree, product(self.domain, counts, {}), every).values()]
-
     def factors(self, base: Factored) -> dict[Names, Floats]:
         """The factors of a distribution whose atoms tables of this layout told apart."""
         first = {}
@@ -53,29 +44,6 @@ class Layout:
             names: told[np.ix_(*(base.atoms[name][first[name]] for name in names))]
             for names, told in base.factors.items()
         }
-
-    def added(self, base: list[Floats], potentials: Mapping[NoisyTable, Floats]) -> list[Floats]:
-        """The product with exp of functions of some tables."""
-        onto: list[dict[Names, Floats]] = [{} for _ in base]
-        for table, theta in potentials.items():
-            own, names = onto[self.homes[table]], table.names
-            spread = self.spread(table, theta)
-            own[names] = own[names] + spread if names in own else spread
-        found = []
-        steps = self.lattices(tuple(potentials))
-        for logs, functions, lower in zip(base, onto, steps, strict=True):
-            found.append(logs.copy() if functions else logs)
-            lower.up(functions, found[-1])
-        return found
-
-    def summed(
-        self, logs: list[Floats], tables: Sequence[NoisyTable]
-    ) -> tuple[list[Floats], float]:
-        """The probabilities of some tables' cells, and the logarithm of the sum of the product."""
-        found = Calibration(self.tree, dict(zip(self.tree.cliques, logs, strict=True)))
-        steps = self.lattices(tuple(tables))
-        down = [lower.down(belief) for lower, belief in zip(steps, found.beliefs, strict=True)]
-        return [self.gathered(t, down[self.homes[t]][t.names]) for t in tables], found.mass
 
     def state(
         self,

@@ -15,6 +15,7 @@ from dpsql.mechanisms.synopses import entropy
 from dpsql.mechanisms.synopses.ascent import Climb, centred
 from dpsql.mechanisms.synopses.calibration import Calibration
 from dpsql.mechanisms.synopses.entropy import _Dual, fitted, guides
+from dpsql.mechanisms.synopses.folded import Folded, functions
 from dpsql.mechanisms.synopses.junction import CELLS
 from dpsql.mechanisms.synopses.layout import layout
 from dpsql.mechanisms.synopses.noisy import NoisyTable, linear, single, total, whole
@@ -288,17 +289,40 @@ def test_what_is_left_of_tied_columns_is_fitted(stddev):
         tables.append(replace(whole(domain, names, values, stddev**2), centred=True))
     place = layout(domain, tables, CELLS)
     known = {table: np.zeros(table.values.shape) for table in tables}
-    dual, worst = _Dual(place, 30_000.0, tables, place.uniform, 0.01), math.inf
+    base = Folded(place, tables, functions(place, {}))
+    dual, worst = _Dual(base, 30_000.0, tables, 0.01), math.inf
     for _ in range(40):
-        logs = place.added(place.uniform, known)
-        start = Calibration(place.tree, dict(zip(place.tree.cliques, logs, strict=True)))
+        start = Calibration(place.tree, functions(place, known))
         Climb(place, 30_000.0, known, start, 0.01).climbed(1)
         worst, last = dual(dual.joined(known)).value, worst
         assert worst <= last + 1e-9 * abs(worst)
     fit = fitted(domain, 30_000.0, tables)
-    assert fit.away < 4.0
+    assert fit.ended and fit.orders[-1].steps <= 300
     truth = np.zeros(domain.sizes)
     np.add.at(truth, codes, 1.0)
     for table in tables:
         off = margin(table, fit.state.dense() - truth, domain.names)
         assert float(np.abs(off).max()) < 12 * stddev
+
+
+@pytest.mark.parametrize("margins_off", [False, True])
+@pytest.mark.parametrize("stddev", [1.0, 10.0])
+def test_tables_of_all_pairs_are_fitted_to_the_end(stddev, margins_off):
+    """Each column nearly follows from the one before. After 300 steps fits were up to 19 standard
+    errors away: margins told twice moved against each other, and empty cells moved full ones."""
+    draw, domain = np.random.default_rng(2), Domain(tuple("abcde"), (5, 8, 3, 12, 6))
+    codes = [np.minimum(draw.geometric(0.4, 20_000) - 1, 4)]
+    for size in domain.sizes[1:]:
+        turned = draw.integers(0, size, 100)
+        odd = (draw.random(20_000) < 0.05) * draw.integers(0, size, 20_000)
+        codes.append((turned[codes[-1]] + odd) % size)
+    tables = []
+    for axes in [axes for many in (1, 2) for axes in itertools.combinations(range(5), many)]:
+        values = np.zeros([domain.sizes[at] for at in axes])
+        np.add.at(values, tuple(codes[at] for at in axes), 1.0)
+        values += stddev * draw.normal(size=values.shape)
+        names = tuple(domain.names[at] for at in axes)
+        table = whole(domain, names, centred(values) if margins_off else values, stddev**2)
+        tables.append(replace(table, centred=margins_off))
+    fit = fitted(domain, 20_000.0, tables, steps=300)
+    assert fit.ended and fit.orders[0].steps <= 1

@@ -164,7 +164,6 @@ def test_a_fit_that_stopped_early_is_told(
     monkeypatch.setattr(
         entropy.fitted, "__kwdefaults__", {**entropy.fitted.__kwdefaults__, "steps": 1}
     )
-    monkeypatch.setattr(entropy.Climb, "climbed", lambda *given: 0.0)
     made = session.synopses.create("two", ["sex", "region", "month"], rho=0.1)
     assert any("stopped early, in the mean" in note for note in made.notes)
     sql = "SELECT sex, month, COUNT(*) AS n FROM town GROUP BY ALL"
