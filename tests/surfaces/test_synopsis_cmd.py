@@ -271,6 +271,22 @@ def test_terms_of_a_synopsis_are_told_in_epsilon_too(
     assert re.search(r"ε [\d.]+ \(ρ [\d.]+\)", out + err)
 
 
+def test_a_price_that_an_accuracy_takes_is_told_and_does(
+    town: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for accuracy in ("20", "45", "100"):
+        create = (
+            "synopsis", "create", town, "main", "--method", "pmw", "--accuracy", accuracy,
+            "--explain", "-u", "alice", "--epsilon",
+        )  # fmt: skip
+        code, _, err = run(capsys, *create, "0.3")
+        found = re.search(r"a price of ε ([\d.]+) would do", err)
+        assert code == 2 and found is not None
+        code, out, _ = run(capsys, *create, found[1])
+        assert code == 0 and "with the rest of the price 1 that is far off" in out
+        assert run(capsys, *create, str(float(found[1]) * 0.98))[0] == 2
+
+
 def test_rows_of_a_small_database_are_told_how_far_off_they_are(
     town: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,7 @@ from dpsql.mechanisms.intervals.functions import MONOTONE, cast
 from dpsql.mechanisms.intervals.noises import Alike, Noise, Slopes, size
 from dpsql.mechanisms.intervals.quantile import simultaneous
 from dpsql.mechanisms.intervals.ratio import Ratio
-from dpsql.mechanisms.intervals.rounded import nearest, over, steps, units
+from dpsql.mechanisms.intervals.rounded import nearest, over, steps, unit_of, units
 from dpsql.mechanisms.intervals.uncertain import CONSTANT, Bools, Floats, Form, Uncertain
 from dpsql.mechanisms.intervals.variance import Parts
 from dpsql.query.estimators import Count, Estimator, Mean, Spread, Sum
@@ -30,6 +30,7 @@ from dpsql.query.expr import Call, Cast, Const, Expr, Op, Slot
 _ONE = Fraction(1)
 _SAFE = 1 << 62
 _HIGHEST_POWER = 4
+_ROUNDED = 1e-9  # of a unit, which floats may lack
 
 
 class Answers:
@@ -92,7 +93,10 @@ class Answers:
             return 0.0
         if found.linear is None:
             return None
-        return float(np.max(self._half(found.linear, level), initial=0.0))
+        half, unit = self._half(found.linear, level), unit_of(expr, self._estimators)
+        if unit is not None:  # a whole number of units between the ends, wherever they fall
+            half = np.floor(np.asarray(2 * half / unit, np.float64) + _ROUNDED) * float(unit) / 2
+        return float(np.max(half, initial=0.0))
 
     def _intervals(
         self, expr: Expr, confidence: float

@@ -96,3 +96,14 @@ def steps(expr: Expr, estimators: tuple[Estimator, ...], factors: tuple[int, ...
         for each in shown
         if isinstance(each, Count) or (isinstance(each, Sum) and each.exact)
     }
+
+
+def unit_of(expr: Expr, estimators: tuple[Estimator, ...]) -> Fraction | None:
+    """The unit of which an output is a whole number, as a count or a sum by itself is."""
+    match estimators[int(expr.name[1:])] if isinstance(expr, Slot) else None:
+        case Count():
+            return Fraction(1)
+        case Sum(unit=unit) as found if found.exact:
+            return unit
+        case _:
+            return None

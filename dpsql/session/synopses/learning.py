@@ -130,13 +130,14 @@ class Learning:
         kept = rho - int((WARM if ways == 1 else WARMER) * rho)
         updates = self.updates or UPDATES
         if self.accuracy is not None:
-            updates = self._affordable(kept, unit, self.accuracy, delta)
+            updates = self._affordable(rho, kept, unit, self.accuracy, delta)
         if not kept // updates > 1:
             raise UsageError(f"the price is too small for {updates} updates")
         return rho - kept, updates, kept // updates
 
-    def _affordable(self, kept: int, unit: int, accuracy: float, delta: float) -> int:
-        """How many gates, the last of them as accurate as was asked, with tables as dear."""
+    def _affordable(self, rho: int, kept: int, unit: int, accuracy: float, delta: float) -> int:
+        """How many gates what is `kept` of a price pays for, the last of them as accurate as was
+        asked, with tables as dear."""
 
         def each(number: int) -> int:
             level = self.confidence
@@ -146,7 +147,8 @@ class Learning:
         if not high:
             raise UsageError(
                 f"a gate that tells guesses {accuracy:g} rows off, and a table as good,"
-                f" take {_both(each(1), delta)}, more than the price leaves: {_both(kept, delta)}"
+                f" take {_both(each(1), delta)}, more than the price leaves: {_both(kept, delta)};"
+                f" a price of ε {_above(epsilon_of(-(-each(1) * rho // kept), delta)):g} would do"
             )
         low = 1  # later gates have less that may miss, and are dearer
         while low < high:
@@ -189,3 +191,9 @@ class Learning:
 def _both(rho: int, delta: float) -> Cost:
     """A price in pico of rho, which is shown in both currencies."""
     return Cost(rho / PICO, epsilon_of(rho, delta), delta)
+
+
+def _above(epsilon: float) -> float:
+    """Three figures of a price, rounded up, so that what it is for can be paid."""
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
+    return math.ceil(epsilon / unit) * unit
