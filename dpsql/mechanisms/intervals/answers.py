@@ -335,7 +335,7 @@ class Answers:
         """A number of rows, or a sum of whole units: ends of a finer measure move inwards."""
         form, alone = {weight: unit}, {weight: _ONE}
         noisy, factor = self._noisy[:, weight], self._factors[weight]
-        shown = nearest(noisy, factor)
+        shown, rows = nearest(noisy, factor), unit == 1
 
         def bounds(level: float) -> tuple[Floats, Floats]:
             half: Any = self._noise.half(alone, level)  # of the answers, which count `factor` a row
@@ -347,13 +347,13 @@ class Answers:
                 if factor > 1:
                     low, high = -(-low // factor), high // factor
             low, high = np.fmin(low, shown), np.fmax(high, shown)
-            told = np.array([units(low, unit), units(high, unit)])
+            told = np.array([low, high] if rows else [units(low, unit), units(high, unit)], float)
             least, most = ends  # np.clip takes five times as long
             return tuple(np.minimum(np.maximum(told, least), most))
 
-        exact = (noisy, factor) if unit == 1 else self._whole(form)
+        exact = (noisy, factor) if rows else self._whole(form)
         value, parts = np.maximum(over(*exact), ends[0]), frozenset([_name(form)])
-        return Uncertain(value, {weight: float(unit)}, bounds, parts, linear=form)
+        return Uncertain(value, {weight: 1.0 if rows else float(unit)}, bounds, parts, linear=form)
 
     def _spread(self, spread: Spread) -> Uncertain:
         weights = (spread.low, spread.middle, spread.high)

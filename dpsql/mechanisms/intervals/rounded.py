@@ -46,8 +46,6 @@ def over(whole: NDArray[Any], below: int) -> Floats:
 
 def units(found: NDArray[Any], unit: Fraction) -> Floats:
     """So many units each: of integers as `over` has it."""
-    if unit == 1:
-        return found.astype(np.float64)
     if found.dtype.kind == "f":
         return over(found * float(unit.numerator), unit.denominator)
     most = int(np.abs(found).max(initial=0)) * unit.numerator
