@@ -294,7 +294,7 @@ def _require_sql(text: str) -> None:
     lost = "" if exists else " (there is none of this name)"
     raise UsageError(
         f"{text!r} is the name of a file{lost}, not SQL: a file of one statement is read by"
-        f" dpsql {name} DB -f {shown}, a script of several by dpsql run{dry} DB {shown}"
+        f" dpsql {name} DB -f {shown}; a script of several by dpsql run{dry} DB {shown}"
     )
 
 

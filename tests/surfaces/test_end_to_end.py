@@ -353,7 +353,8 @@ def test_the_name_of_a_file_is_no_sql_and_it_is_said_what_to_type(
         assert main(words) == 2
         _, err = capsys.readouterr()
         assert f"{name!r} is the name of a file" in err
-        assert f"dpsql {command} DB -f {shown}" in err and f"dpsql run{dry} DB {shown}" in err
+        assert f"dpsql {command} people.duckdb -f {shown}; a script" in err
+        assert f"dpsql run{dry} people.duckdb {shown}\n" in err
     assert main([command, "people.duckdb", f"SELECT COUNT(*) FROM {name}"]) == 1
     if name != "no.sql":
         assert main([command, "people.duckdb", "-f", name]) == 0

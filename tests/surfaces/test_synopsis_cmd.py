@@ -58,6 +58,8 @@ def test_a_synopsis_is_bought_asked_shown_and_dropped(
     assert code == 0 and "nothing was charged" in out and "sex, age" in out
     code, out, _ = run(capsys, "synopsis", "create", town, "main", "--rho", "0.1", *me)
     assert code == 0 and "price ε" in out and "sex, age" in out
+    code, _, err = run(capsys, "synopsis", "create", town, "main", "--rho", "0.1", *me)
+    assert code == 2 and f"drop it first: dpsql synopsis drop {town} main" in err
     code, out, _ = run(capsys, "query", town, TOLD, *asked, "--format", "json", *me)
     answer = json.loads(out)
     assert code == 0 and answer["backend"] == "synopsis" and answer["charged"]["rho"] == 0

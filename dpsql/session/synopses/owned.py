@@ -150,6 +150,7 @@ class Synopses:
 
         session = self._session
         session._begin()
+        _require_lists(columns=columns, users=users, sets=sets)
         if sets is not None and ways is not None:
             raise UsageError(
                 "tables are named one by one (sets), or are those of up to so many columns (ways):"
@@ -253,6 +254,8 @@ class Synopses:
         from dpsql.session import tell
         from dpsql.session.synopses.described import described
 
+        if not names:
+            raise UsageError("which synopsis? name one; shown() lists them")
         rows = list[tuple[Any, ...]]()
         declared = self._declared(dataset)
         mine = {each.name: self.listed(each.name) for each in declared}
@@ -306,3 +309,13 @@ class Synopses:
         if buyer != user:
             raise UsageError(f"synopsis {name} was bought by {buyer}, who alone can drop it")
         ledger.synopses.drop(where, name)
+
+
+def _require_lists(**given: Sequence[Any] | None) -> None:
+    """Raises UsageError for a text in the place of a list, whose letters would be the names."""
+    for what, listed in given.items():
+        inner = listed if what == "sets" and not isinstance(listed, str) else None
+        if any(isinstance(names, str) for names in (listed, *(inner or ()))):
+            form = "[['sex', 'race']]" if what == "sets" else "['sex', 'race']"
+            form = "['bob']" if what == "users" else form
+            raise UsageError(f"{what} is a list such as {form}, not {listed!r}")
