@@ -22,6 +22,11 @@ PURSE = (  # the columns of SHOW BUDGET
     *("dataset", "granted", "spent", "left", "delta", "rho_granted", "rho_left", "rho_spent"),
     *("default_queries_left", "purse"),
 )
+EACH = ("epsilon_each", "rho_each")  # what an update of a synopsis costs, in lists of ours
+SYNOPSES = (  # those of SHOW SYNOPSES
+    *("dataset", "name", "columns", "tables", "method", "updates_left", *EACH),
+    *("bought_by", "at", "asked_by", "current"),
+)
 DEFAULT_SHARE = 100  # a statement without a price costs the grant divided by this
 STRATEGIES = 6  # by formula, that are told of a candidate
 
@@ -351,12 +356,6 @@ def figure(number: float) -> str:
 def charged_words(charged: Cost | None) -> str:
     """What a statement took from the purse, in words."""
     return "nothing was charged" if charged is None else f"charged {charged} for the statement"
-
-
-def numeric(kind: str) -> bool:
-    """Whether values of a DuckDB type are numbers."""
-    base = kind.split("(")[0]
-    return base in ("DOUBLE", "FLOAT", "DECIMAL") or base.endswith("INT") or base == "INTEGER"
 
 
 def _floats(grid: Iterable[Iterable[Any]]) -> tuple[tuple[float | None, ...], ...]:

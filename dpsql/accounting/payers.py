@@ -107,11 +107,14 @@ def _ended(grant: Grant, now: str, clock: str) -> str:
     )
 
 
-def absent(user: str, dataset: str) -> NoGrant:
-    """The error for a user without any grant."""
+def absent(user: str, dataset: str | None) -> NoGrant:
+    """The error for a user without any grant, on any dataset where none is named."""
+    on, of = (
+        ("", "") if dataset is None else (f" on {dataset}", f" --dataset {shlex.quote(dataset)}")
+    )
     return NoGrant(
-        f"{user} has no grant on {dataset}; the owner gives one:"
-        f" dpsql budget grant DB {shlex.quote(user)} --epsilon E --dataset {shlex.quote(dataset)}"
+        f"{user} has no grant{on}; the owner gives one:"
+        f" dpsql budget grant DB {shlex.quote(user)} --epsilon E{of}"
     )
 
 

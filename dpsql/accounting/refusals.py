@@ -56,6 +56,16 @@ def excess(grant: Grant, spent: Price, price: Price, after: Price) -> str:
     )
 
 
+def within(balance: Balance) -> str:
+    """What price all that pay can still pay."""
+    if balance.grant.pure:
+        left = f"ε={_down(balance.left_epsilon)}" if balance.left_epsilon else ""
+    else:
+        rho = balance.left_rho
+        left = f"ρ={_down(rho)}{_as_epsilon(rho, balance.grant)}" if rho else ""
+    return f": a price up to {left} can be paid, or the owner can grant more" if left else ""
+
+
 def _way_out(grant: Grant, balance: Balance) -> str:
     """What can still be done with an own purse."""
     if grant.user == EVERYBODY:

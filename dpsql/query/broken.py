@@ -22,6 +22,7 @@ _BETWEEN = frozenset(
 _ITEMLESS = frozenset({"FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "UNION", ")", ";"})
 _COLUMNLESS = (["CUBE", "(", ")"], ["ROLLUP", "(", ")"])
 EMPTY_LIST = "at least one value: IN (1, 2)"
+_FILE = re.compile(r"[^\s;]+\.sql\s*;?", re.IGNORECASE)
 _LETTERED = re.compile(r"\b\d+[^\W\d]\w*")  # digits, and letters right behind
 
 
@@ -31,6 +32,11 @@ def syntax(text: Text, found: list[Token], error: EmptyError, answered: str) -> 
         return text.refusal(
             f"{found[0].word} is not a query that can be answered", _place(found[0]), answered
         )
+    if _FILE.fullmatch(text.sql.strip()):
+        return text.refusal(
+            "the name of a file, which is no SQL", None,
+            "dpsql run DB FILE, con.run(FILE) in Python, or .read FILE in the shell",
+        )  # fmt: skip
     last = found[-1]
     bare = _without_items(found)
     if bare is not None:

@@ -85,10 +85,11 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """SHOW TABLES, BUDGET, SYNOPSES, ALL or a setting; `what` in lower case."""
+    """SHOW TABLES, BUDGET, SYNOPSES, SYNOPSIS name, ALL or a setting; `what` in lower case."""
 
     what: str
     span: Span | None = field(default=None, compare=False)
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,11 +345,13 @@ def _describe(text: Text, found: list[Token]) -> Describe | Show:
 def _show(text: Text, found: list[Token]) -> Show:
     if len(found) == 3 and found[1].word == "ALL" and found[2].word == "TABLES":
         return Show("tables")
+    if len(found) == 3 and found[1].word == "SYNOPSIS":
+        return Show("synopsis", _span(found[2]), _unquote(found[2]))
     if len(found) != 2:
         raise text.refusal(
             "a SHOW of something else",
             Span(found[0].start, found[-1].end),
-            "SHOW TABLES, SHOW BUDGET, SHOW SYNOPSES, SHOW ALL or SHOW setting",
+            "SHOW TABLES, SHOW BUDGET, SHOW SYNOPSES, SHOW SYNOPSIS name, SHOW ALL or SHOW setting",
         )
     return Show(_unquote(found[1]).lower(), _span(found[1]))
 

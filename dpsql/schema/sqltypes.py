@@ -31,3 +31,9 @@ def enum_values(sql_type: str) -> tuple[str, ...]:
         return ()
     found = re.findall(r"'((?:[^']|'')*)'", listed[1])
     return tuple(value.replace("''", "'") for value in found)
+
+
+def numeric(kind: str) -> bool:
+    """Whether values of a DuckDB type are numbers."""
+    base = kind.split("(")[0]
+    return base in ("DOUBLE", "FLOAT", "DECIMAL") or base.endswith("INT") or base == "INTEGER"

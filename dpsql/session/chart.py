@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from dpsql.release import Release, Row, Value, numeric
+from dpsql.release import Release, Row, Value
+from dpsql.schema.sqltypes import numeric
 
 Kind: TypeAlias = Literal["bar", "line", "heat"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

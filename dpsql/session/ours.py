@@ -42,6 +42,15 @@ def told(
             return tell.budgets([b for b in paying if b.grant.dataset in session.datasets])
         case Show(what="synopses"):
             return session.synopses.shown()
+        case Show(what="synopsis", name=str(name), span=span):
+            try:
+                return session.synopses.described(name)
+            except UsageError as error:
+                raise Refused(
+                    str(error), hint="SHOW SYNOPSES, which lists them", sql=sql,
+                    start=None if span is None else span.start,
+                    end=None if span is None else span.end,
+                ) from None  # fmt: skip
         case Show(what=what, span=span):
             dataset = None if what in NAMES else session.called(what)
             if dataset is not None:

@@ -12,7 +12,7 @@ from dpsql.query.compile import Compiled
 from dpsql.query.expr import Const, Slot, walk
 from dpsql.query.finish import planned
 from dpsql.query.grid import Grid
-from dpsql.release import numeric
+from dpsql.schema.sqltypes import numeric
 from dpsql.session.chart import Shape
 
 _ANY = Gaussian(1, Fraction(1))  # whether an output has an interval does not depend on the law

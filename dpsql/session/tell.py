@@ -15,6 +15,7 @@ from dpsql.accounting.filter import holds
 from dpsql.accounting.ledger import Balance, Price, Rise
 from dpsql.accounting.payers import called, remedy
 from dpsql.accounting.purse import EVERYBODY
+from dpsql.accounting.refusals import within
 from dpsql.errors import NoGrant, Refused, UsageError
 from dpsql.planner import Terms
 from dpsql.query.bind import Probe
@@ -158,10 +159,12 @@ def budget(balance: Balance) -> Budget:
 
 
 def shortage(rise: Rise) -> tuple[str, ...]:
-    """A note that a release would be refused by another purse than the one it is asked under."""
+    """A note that a release would be refused, by the purse that it is asked under or another."""
     after = rise.after
     if not holds(after.grant, after.spent):
-        return ()
+        return (
+            f"would be refused: {called(after.grant)} has too little left{within(rise.before)}",
+        )
     short = [other.grant for other in after.others if not holds(other.grant, other.spent)]
     return tuple(
         f"would be refused: {called(grant)} {'have' if grant.user == EVERYBODY else 'has'} too"
@@ -191,7 +194,7 @@ def budgets(balances: Sequence[Balance]) -> Release:
         )
         for b in found
     ]  # fmt: skip
-    notes = () if found else ("there is no grant: ask the owner for one",)
+    notes = () if found else ("there is no grant: ask the owner for one (dpsql budget grant)",)
     if any(b.left_epsilon < replace(b, others=()).left_epsilon for b in balances):
         notes = ("left is what the groups and the cap of all users leave",)
     return table(PURSE, types, rows, notes)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dpsql.session import Session
 
+_COMMAND = r"dpsql (?:(?:budget|synopsis) [a-z]+|query|explain|run(?: --explain)?)"
 _SECRET = re.compile(r"(//[^:/@]*):[^@/]*@")  # a password in an address
 
 
@@ -29,10 +30,10 @@ class Aim:
         return Aim(session.database, None if place == usual else place, ())
 
     def words(self, text: str) -> str:
-        """A text whose commands of `dpsql budget` say DB, with what that is, and its ledger."""
+        """A text whose commands say DB, with what that is, and its ledger."""
         db = shlex.quote(str(self.db))
         return re.sub(
-            rf"(dpsql budget [a-z]+) (?:DB|{re.escape(db)})(?!\S)([^\n;()]*)",
+            rf"({_COMMAND}) (?:DB|{re.escape(db)})(?!\S)([^\n;()]*)",
             lambda found: f"{found[1]} {db}{self._rest(found[2])}",
             text,
         )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
 import click
 
+from dpsql.accounting.payers import absent
 from dpsql.errors import NoGrant
 from dpsql.surfaces.budget_options import common, dataset_of, done, ledger_of, named
 from dpsql.surfaces.budget_report import budget_report
@@ -190,7 +192,7 @@ def show(
         caps = [balance for balance in book.caps() if balance.grant.dataset in names]
         groups = book.groups()
     if user is not None and not found:
-        raise NoGrant(f"{user} has no grant" + (f" on {dataset}" if dataset else ""))
+        raise absent(user, dataset)
     if form == "json":
         listed = [
             purses.fields(b, groups.get((b.grant.user, b.grant.dataset), ()), caps) for b in found
@@ -207,7 +209,8 @@ def show(
             lines += purses.idle_lines(name, on, members)
     for balance in caps:
         lines += purses.cap_lines(balance, bar=bar, width=width)
-    write_lines(lines or ["nobody has a grant"], sys.stdout)
+    nobody = f"nobody has a grant; one is given by: dpsql budget grant {shlex.quote(str(db))} USER"
+    write_lines(lines or [f"{nobody} --epsilon E"], sys.stdout)
 
 
 @budget.command()

@@ -152,7 +152,7 @@ class Connection:
 
     @property
     def synopses(self) -> Synopses:
-        """Synopses of columns: create, listed, shown, export, drop. Raises InterfaceError."""
+        """Synopses: create, listed, shown, described, export, drop. Raises InterfaceError."""
         from dpsql.session.synopses.owned import Synopses
 
         return Synopses(self.session, self._stoppable)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from dpsql.release import PURSE, Budget, Candidate, Cost, Plan, Release, Row
+from dpsql.release import Budget, Candidate, Cost, Plan, Release, Row
 from dpsql.surfaces.figures import Style, ceiling, figure, floor, measured, percent, plain, share
-from dpsql.surfaces.sheet import numeric, sheet
+from dpsql.surfaces.sheet import bare, costs, numeric, sheet
 from dpsql.surfaces.table import table
 from dpsql.surfaces.terminal import joined, visible, visible_json
 
@@ -52,6 +52,10 @@ def table_lines(release: Release, *, width: int | None = None, drawn: bool = Tru
 
     Where intervals were asked for the bounds are columns of their own and no half-width is shown.
     """
+    if bare(release):
+        yield from map(visible, release.notes)
+        yield joined(summary(release), width)
+        return
     if release.columns:
         columns, cells, right = table_grid(release)
         yield from table(columns, cells, right, width=width, drawn=drawn)
@@ -70,8 +74,7 @@ def table_grid(release: Release) -> tuple[list[str], list[list[str]], list[bool]
         if index not in noisy:
             names.append(name)
             right.append(numeric(release.types[index]))
-            costs = release.columns == PURSE and release.types[index] == "DOUBLE"
-            cell = partial(_cost, name) if costs else _cell
+            cell = partial(_cost, name) if costs(release, index) else _cell
             made.append([_cell(v) if v is None else cell(v) for v in values])
             continue
         low = [line[index] for line in release.low]
@@ -100,7 +103,7 @@ def _error(error: str, size: int) -> str:
 
 
 def _cost(name: str, value: Any) -> str:
-    """A cost of SHOW BUDGET as `budget show` has it; a delta keeps its own digits."""
+    """A cost of a list of ours as `budget show` has it; a delta keeps its own digits."""
     return f"{value:g}" if name == "delta" else figure(value)
 
 

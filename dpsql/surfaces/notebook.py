@@ -18,6 +18,7 @@ from dpsql.release import Budget, Plan, Release, ScriptPlan
 from dpsql.surfaces.figures import grouped, plain
 from dpsql.surfaces.formats import plan_lines, summary, table_grid, table_lines
 from dpsql.surfaces.html.plot import short
+from dpsql.surfaces.sheet import bare
 from dpsql.surfaces.terminal import visible
 
 ROWS = 60  # rows of a table
@@ -79,7 +80,7 @@ def _cut(release: Release) -> Release:
 
 def _release(release: Release) -> Iterator[str]:
     release = _cut(release)
-    if release.columns:
+    if release.columns and not bare(release):
         yield from _table(release)
     if bars := _bars(release):
         yield from _chart(release, bars)

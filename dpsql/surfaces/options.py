@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -218,7 +219,7 @@ def database(words: tuple[str, ...], wanted: int, names: str) -> tuple[Path, tup
 
 def _database(words: tuple[str, ...], wanted: int, names: str) -> tuple[Path, tuple[str, ...]]:
     default = os.environ.get("DPSQL_DB")
-    if default and len(words) <= wanted and not (words and _is_file(words[0])):
+    if default and len(words) <= wanted and not (words and _is_database(words[0])):
         return Path(default), words
     if not words:
         raise UsageError(f"no database: give {names}, or set DPSQL_DB")
@@ -230,6 +231,11 @@ def _database(words: tuple[str, ...], wanted: int, names: str) -> tuple[Path, tu
     if not rest and wanted and any(letter.isspace() for letter in first) and not _is_file(first):
         raise UsageError(f"no database: give {names}, or set DPSQL_DB")
     return Path(first), rest
+
+
+def _is_database(word: str) -> bool:
+    """Whether a word names a file that is no text of SQL."""
+    return _is_file(word) and not word.lower().endswith(".sql")
 
 
 def _is_file(word: str) -> bool:
@@ -265,6 +271,7 @@ def statement(words: tuple[str, ...], file: Path | None) -> str:
         raise UsageError("give the statement as an argument or with -f FILE, not both")
     if words:
         text = words[0]
+        _require_sql(text)
     elif file is not None and str(file) != "-":
         text = read(file)
     elif file is None and sys.stdin.isatty():
@@ -274,6 +281,21 @@ def statement(words: tuple[str, ...], file: Path | None) -> str:
     if not text.strip():
         raise UsageError("the statement is empty")
     return text
+
+
+def _require_sql(text: str) -> None:
+    """Raises UsageError for the name of a file, which no statement is."""
+    word, exists = text.strip(), _is_file(text)
+    bare = not any(letter.isspace() for letter in word)
+    if not (exists or word.lower().endswith(".sql")) or not (bare or exists):
+        return
+    name, shown = click.get_current_context().info_name or "query", shlex.quote(text)
+    dry = " --explain" if name == "explain" else ""
+    lost = "" if exists else " (there is none of this name)"
+    raise UsageError(
+        f"{text!r} is the name of a file{lost}, not SQL: a file of one statement is read by"
+        f" dpsql {name} DB -f {shown}; a script of several by dpsql run{dry} DB {shown}"
+    )
 
 
 def read(file: Path) -> str:

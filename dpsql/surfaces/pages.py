@@ -17,6 +17,7 @@ from dpsql.surfaces.formats import (
     plan_grid,
     table_grid,
 )
+from dpsql.surfaces.sheet import bare
 from dpsql.surfaces.table import table
 from dpsql.surfaces.terminal import cut, joined, visible
 
@@ -92,7 +93,7 @@ def _table(report: Report, width: int | None, drawn: bool) -> Iterator[str]:
             yield ""
         yield f"{number}. {caption(section.step)}"
         yield from (visible(line) for line in section.step.description.splitlines())
-        if section.release.columns:
+        if section.release.columns and not bare(section.release):
             names, cells, right = table_grid(section.release)
             yield from table(names, cells, right, width=width, drawn=drawn)
         if len(levels) > 1 and any(section.release.noisy):

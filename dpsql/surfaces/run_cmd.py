@@ -95,7 +95,8 @@ def run_script(
 
     Above a statement "-- # Title" names it, "-- weight: 4" halves its noise beside that of others,
     "-- chart: bar" (line, heat or none) draws it otherwise than its shape would, and other comments
-    describe it. An .html page needs nothing from elsewhere. SET holds for the statements after it,
+    describe it. An .html page needs nothing from elsewhere. With -o a terminal is told what was
+    written and what it cost, on standard error. SET holds for the statements after it,
     and options here go before it; SET epsilon, rho, backend and objective stand above the first
     SELECT; whole is about statements alone. SHOW, DESCRIBE and EXPLAIN are free.
     """
@@ -247,6 +248,11 @@ def read_script(word: str, run: Run) -> Script:
     with run.importing():
         from dpsql.session.scripts.script import Script
 
+    if word != "-" and len(word.split()) > 1 and not os.path.exists(word):
+        raise UsageError(
+            f"{word!r} is no file: a script is a file of SQL, or - for standard input; a statement"
+            " by itself is asked with dpsql query"
+        )
     if word != "-":
         return Script.read(Path(word))
     if sys.stdin.isatty():

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dpsql.release import Release, Row, numeric
+from dpsql.release import EACH, PURSE, SYNOPSES, Release, Row
+from dpsql.schema.sqltypes import numeric
 
-__all__ = ["Sheet", "distinct", "numeric", "sheet"]
+__all__ = ["Sheet", "bare", "costs", "distinct", "numeric", "sheet"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +57,15 @@ def distinct(names: Iterable[str]) -> tuple[str, ...]:
         taken.add(unique.lower())
         chosen.append(unique)
     return tuple(chosen)
+
+
+def costs(release: Release, column: int) -> bool:
+    """Whether a column holds costs, of a list of ours."""
+    name, kind = release.columns[column], release.types[column]
+    listed = release.columns == PURSE or (name in EACH and not release.noisy)
+    return listed and kind == "DOUBLE"
+
+
+def bare(release: Release) -> bool:
+    """Whether this is a list of ours that is empty: its notes say so, in place of a table."""
+    return not release.rows and release.columns in (PURSE, SYNOPSES)

@@ -196,7 +196,7 @@ def _accuracy(text: str | None) -> float | str | None:
 
 
 @synopsis.command()
-@click.argument("words", nargs=-1, metavar="DB")
+@click.argument("words", nargs=-1, metavar="DB [NAME]...")
 @dataset_option
 @purse_options
 @_format
@@ -212,16 +212,20 @@ def show(
     form: str,
 ) -> None:
     """List the synopses that -u USER may ask: columns, tables, what they may still learn, and who
-    else may ask.
+    else may ask. With NAME tell all of it: each table with its error, terms, and what reading it
+    would take. Free.
 
     \b
     dpsql synopsis show adult.duckdb -u alice
+    dpsql synopsis show adult.duckdb main -u alice
     """
     from dpsql.surfaces.query import show as printed
 
-    db, _ = database(words, 0, "DB")
+    db, names = database(words, len(words), "DB [NAME]...")
     with opened(run, db, schemas, user, ledger, {}) as session:
-        printed(session.synopses.shown(dataset), form, None, run)
+        found = session.synopses
+        told = found.described(*names, dataset=dataset) if names else found.shown(dataset)
+        printed(told, form, None, run)
 
 
 @synopsis.command()

@@ -78,3 +78,13 @@ def test_a_statement_that_cannot_be_mixed_soon_stays_with_plain_noise(adult: Ses
         "SELECT age, AVG(hours_per_week) AS h FROM adult GROUP BY age",
     ):
         assert adult.explain(sql, rho=0.05).backend == "gaussian"
+
+
+def test_sums_of_whole_numbers_have_whole_ends_however_they_are_asked(adult: Session) -> None:
+    first = "SELECT SUM(age) AS years FROM adult"
+    several = "SELECT sex, SUM(hours_per_week) AS hours, COUNT(*) AS n FROM adult GROUP BY sex"
+    found = [*adult.run(f"{first}; {several}"), adult.answer(several), adult.answer(first)]
+    assert {release.backend for release in found} >= {"factorization", "reuse"}
+    for release in found:
+        ends = [end for line in (*release.low, *release.high) for end in line if end is not None]
+        assert ends and all(end == int(end) for end in ends)

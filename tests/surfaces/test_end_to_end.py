@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -333,3 +334,33 @@ def test_a_grant_below_what_is_spent_promises_nothing(
     assert main(["budget", "grant", "people.duckdb", "alice", "--epsilon", "0.1"]) == 0
     said = capsys.readouterr().out
     assert "nothing more is answered" in said and "All answers" not in said
+
+
+@pytest.mark.parametrize("command", ["query", "explain"])
+@pytest.mark.parametrize("name", ["small.sql", "my report.sql", "small.txt", "no.sql"])
+def test_the_name_of_a_file_is_no_sql_and_it_is_said_what_to_type(
+    town: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    command: str, name: str,
+) -> None:  # fmt: skip
+    if name != "no.sql":
+        (town / name).write_text(GROUPED)
+    shown = shlex.quote(name)
+    dry = " --explain" if command == "explain" else ""
+    for words in ([command, "people.duckdb", name], [command, name]):
+        if name == "small.txt" and len(words) == 2:
+            continue  # which may be a database
+        monkeypatch.setenv("DPSQL_DB", "people.duckdb")
+        assert main(words) == 2
+        _, err = capsys.readouterr()
+        assert f"{name!r} is the name of a file" in err
+        assert f"dpsql {command} people.duckdb -f {shown}; a script" in err
+        assert f"dpsql run{dry} people.duckdb {shown}\n" in err
+    assert main([command, "people.duckdb", f"SELECT COUNT(*) FROM {name}"]) == 1
+    if name != "no.sql":
+        assert main([command, "people.duckdb", "-f", name]) == 0
+
+
+def test_the_name_of_a_file_is_no_sql_elsewhere(town: Path) -> None:
+    with dpsql.connect("people.duckdb") as con, pytest.raises(dpsql.Refused) as found:
+        con.execute("report.sql;")
+    assert "the name of a file" in str(found.value) and "con.run(FILE)" in str(found.value)

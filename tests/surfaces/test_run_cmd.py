@@ -20,6 +20,7 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.surfaces import terminal
 from dpsql.surfaces.cli import main
 from dpsql.surfaces.run_cmd import _value, read_params
 
@@ -317,3 +318,14 @@ def test_every_answer_has_a_level(form: str, capsys: pytest.CaptureFixture[str])
     assert [line for line in out.splitlines() if "% int" in line] == [
         "95 % intervals", "90 % intervals",
     ]  # fmt: skip
+
+
+def test_who_watches_is_told_what_was_written_and_what_it_cost(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert said(capsys, *RUN, "-o", "first.html") == ("", "")  # a pipe, such as cron's
+    monkeypatch.setattr(terminal, "is_terminal", lambda stream: stream is sys.stderr)
+    monkeypatch.setattr(terminal, "width", lambda stream: None)
+    out, err = said(capsys, *RUN, "-o", "page.html")
+    assert out == "" and "wrote 3 answers to page.html\n" in err
+    assert "price ε 0.581 for 3 statements together, 10.0 % of the grant · ε left" in err

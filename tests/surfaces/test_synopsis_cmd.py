@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,8 @@ def test_a_synopsis_is_bought_asked_shown_and_dropped(
     assert code == 0 and "nothing was charged" in out and "sex, age" in out
     code, out, _ = run(capsys, "synopsis", "create", town, "main", "--rho", "0.1", *me)
     assert code == 0 and "price ε" in out and "sex, age" in out
+    code, _, err = run(capsys, "synopsis", "create", town, "main", "--rho", "0.1", *me)
+    assert code == 2 and f"drop it first: dpsql synopsis drop {town} main" in err
     code, out, _ = run(capsys, "query", town, TOLD, *asked, "--format", "json", *me)
     answer = json.loads(out)
     assert code == 0 and answer["backend"] == "synopsis" and answer["charged"]["rho"] == 0
@@ -182,3 +185,122 @@ def test_one_is_made_for_the_queries_of_a_script(
     assert code == 0 and "sex, age" in out and "most" in out
     code, _, err = run(capsys, "synopsis", "create", town, "large", *small, "--size", "9", *me)
     assert code != 0 and "databases of 9 rows over 20 cells" in err
+
+
+def test_one_synopsis_is_told_in_full_free_and_none_in_words(
+    town: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me = ("-u", "alice")
+    for words in (("synopsis", "show", town), ("query", town, "SHOW SYNOPSES")):
+        code, out, _ = run(capsys, *words, *me)
+        assert code == 0 and out.splitlines() == [
+            "there is no synopsis that alice may ask: dpsql synopsis create makes one",
+            "free: nothing was charged",
+        ]
+    assert run(capsys, "synopsis", "show", town, "main", *me)[0] == 2
+    for name in ("main", "other"):
+        terms = ("--method", "pmw", "--rho", "0.1", "--for", "bob")
+        assert run(capsys, "synopsis", "create", town, name, "--columns", "sex,age", *terms, *me)[
+            0
+        ] == (0)
+    code, out, _ = run(capsys, "synopsis", "show", town, "main", *me)
+    for line in ("sex, age: 20 cells, standard error", "10 left, each ε", "alice, bob",
+                 "free: alice has paid"):  # fmt: skip
+        assert code == 0 and line in out
+    assert run(capsys, "query", town, "show synopsis main", *me)[1] == out
+    code, _, err = run(capsys, "query", town, "SHOW SYNOPSIS mian", *me)
+    assert code == 1 and "there is no synopsis 'mian'" in err and "there are: main, other" in err
+    monkeypatch.setenv("DPSQL_DB", str(town))
+    code, out, _ = run(capsys, "synopsis", "show", "main", "other", "-u", "bob", "--format", "json")
+    told = json.loads(out)
+    assert code == 0 and told["columns"] == ["name", "item", "value"]
+    assert {row[0] for row in told["rows"]} == {"main", "other"}
+    (reading,) = [row[2] for row in told["rows"] if row[:2] == ["main", "to read it"]]
+    assert reading.startswith("ε ") and reading.endswith(", once")
+    code, _, err = run(capsys, "synopsis", "show", "main", "-u", "carol")
+    assert code == 2 and "there is no synopsis 'main' that carol may ask" in err
+
+
+def test_a_price_that_would_be_refused_is_said_to_be(
+    town: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create = ("synopsis", "create", town, "main", "-u", "alice")
+    code, out, _ = run(capsys, *create, "--epsilon", "99", "--explain")
+    assert code == 0 and "would be refused: alice on town has too little left: a price up to" in out
+    assert run(capsys, *create, "--epsilon", "99")[0] == 4
+    told = run(capsys, *create, "--epsilon", "9", "--explain")[1]
+    assert "would be refused" not in told
+    after = re.search(r"note: (ε [\d.]+) would be left", told)
+    assert (
+        after
+        and f"· {after[1].replace('ε', 'ε left')}" in run(capsys, *create, "--epsilon", "9")[1]
+    )
+
+
+def test_two_prices_are_refused(town: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    create = ("synopsis", "create", town, "main", "-u", "alice", "--explain")
+    code, _, err = run(capsys, *create, "--epsilon", "1", "--rho", "0.1")
+    assert code == 2 and "epsilon and rho each say what a synopsis costs: give one" in err
+
+
+def test_sql_in_the_place_of_a_script_is_told_where_it_goes(
+    town: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (("run", town, TOLD), ("synopsis", "create", town, "s", "--queries", TOLD)):
+        code, _, err = run(capsys, *words, "-u", "alice")
+        assert code == 2 and "is no file: a script is a file of SQL" in err
+
+
+def test_tables_and_ways_are_not_given_together(
+    town: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(
+        capsys, "synopsis", "create", town, "main", "--table", "sex,age", "--ways", "1", "-u",
+        "alice", "--explain",
+    )  # fmt: skip
+    assert code == 2 and "(sets)" in err and "(ways)" in err and "give one" in err
+
+
+@pytest.mark.parametrize("accuracy", ["300", "0.5"])
+def test_terms_of_a_synopsis_are_told_in_epsilon_too(
+    town: Path, capsys: pytest.CaptureFixture[str], accuracy: str
+) -> None:
+    code, out, err = run(
+        capsys, "synopsis", "create", town, "main", "--method", "pmw", "--accuracy", accuracy,
+        "--explain", "-u", "alice",
+    )  # fmt: skip
+    assert code == (0 if accuracy == "300" else 2)
+    assert re.search(r"ε [\d.]+ \(ρ [\d.]+\)", out + err)
+
+
+def test_a_price_that_an_accuracy_takes_is_told_and_does(
+    town: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for accuracy in ("20", "45", "100"):
+        create = (
+            "synopsis", "create", town, "main", "--method", "pmw", "--accuracy", accuracy,
+            "--explain", "-u", "alice", "--epsilon",
+        )  # fmt: skip
+        code, _, err = run(capsys, *create, "0.3")
+        found = re.search(r"a price of ε ([\d.]+) would do", err)
+        assert code == 2 and found is not None
+        code, out, _ = run(capsys, *create, found[1])
+        assert code == 0 and "with the rest of the price 1 that is far off" in out
+        assert run(capsys, *create, str(float(found[1]) * 0.98))[0] == 2
+
+
+def test_rows_of_a_small_database_are_told_how_far_off_they_are(
+    town: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    me, script = ("-u", "alice"), town.parent / "two.sql"
+    script.write_text(f"{TOLD};")
+    terms = ("--method", "smalldb", "--queries", script, "--size", "3", "--rho", "1")
+    assert run(capsys, "synopsis", "create", town, "small", *terms, *me)[0] == 0
+    most = []
+    for more in ((), ("--drawn", "--rows", "7")):
+        out = town.parent / "rows.csv"
+        code, _, err = run(capsys, "synopsis", "export", town, "small", "-o", out, *more, *me)
+        found = re.search(r"all 2 counts .* they are ([\d,]+) rows off", err)
+        assert code == 0 and found is not None and "any other count of them is a guess" in err
+        most.append(int(found[1].replace(",", "")))
+    assert most[0] < 400 < most[1]  # sevenths are no thirds

@@ -21,7 +21,7 @@ from dpsql.mechanisms.intervals.functions import MONOTONE, cast
 from dpsql.mechanisms.intervals.noises import Alike, Noise, Slopes, size
 from dpsql.mechanisms.intervals.quantile import simultaneous
 from dpsql.mechanisms.intervals.ratio import Ratio
-from dpsql.mechanisms.intervals.rounded import nearest, steps
+from dpsql.mechanisms.intervals.rounded import nearest, over, steps, unit_of, units
 from dpsql.mechanisms.intervals.uncertain import CONSTANT, Bools, Floats, Form, Uncertain
 from dpsql.mechanisms.intervals.variance import Parts
 from dpsql.query.estimators import Count, Estimator, Mean, Spread, Sum
@@ -30,6 +30,7 @@ from dpsql.query.expr import Call, Cast, Const, Expr, Op, Slot
 _ONE = Fraction(1)
 _SAFE = 1 << 62
 _HIGHEST_POWER = 4
+_ROUNDED = 1e-9  # of a unit, which floats may lack
 
 
 class Answers:
@@ -92,10 +93,10 @@ class Answers:
             return 0.0
         if found.linear is None:
             return None
-        if not isinstance(self._noise, Alike):
-            return float(np.max(self._half(found.linear, level), initial=0.0))
-        low, high = found.bounds(level)
-        return float((high - low).max(initial=0.0)) / 2.0
+        half, unit = self._half(found.linear, level), unit_of(expr, self._estimators)
+        if unit is not None:  # a whole number of units between the ends, wherever they fall
+            half = np.floor(np.asarray(2 * half / unit, np.float64) + _ROUNDED) * float(unit) / 2
+        return float(np.max(half, initial=0.0))
 
     def _intervals(
         self, expr: Expr, confidence: float
@@ -247,15 +248,15 @@ class Answers:
         def bounds(level: float) -> tuple[Floats, Floats]:
             half = self._half(form, level)
             if isinstance(half, np.ndarray):
-                return self._around(form, half, _over(whole, below))
+                return self._around(form, half, over(whole, below))
             width = half * below
             if width.denominator != 1:  # a bound that is no multiple of the weights
-                return _over(whole - float(width), below), _over(whole + float(width), below)
+                return over(whole - float(width), below), over(whole + float(width), below)
             exact = whole if width < _SAFE else whole.astype(object)
-            return _over(exact - int(width), below), _over(exact + int(width), below)
+            return over(exact - int(width), below), over(exact + int(width), below)
 
         parts = frozenset([_name(form)] if gradient else [])
-        return Uncertain(_over(whole, below), gradient, bounds, parts, linear=form)
+        return Uncertain(over(whole, below), gradient, bounds, parts, linear=form)
 
     def _half(self, form: Form, level: float) -> Any:
         """The half width of a form's noise: an integer where it is whole, or one a group."""
@@ -289,7 +290,7 @@ class Answers:
         n, d, moment = self._slopes(top), self._slopes(bottom), self._noise.moment
         moments = (moment(n, n), moment(n, d), moment(d, d))
         signed = any(coefficient < 0 for coefficient in bottom.values())
-        above, under = _over(*self._whole(top)), _over(*self._whole(bottom))
+        above, under = over(*self._whole(top)), over(*self._whole(bottom))
         ends = (above, under)
         if not isinstance(self._noise, Alike):
             ends = (self._estimate(top), self._estimate(bottom))
@@ -316,7 +317,9 @@ class Answers:
     def _aggregate(self, estimator: Estimator) -> Uncertain:
         match estimator:
             case Count(weight=weight):
-                return self._count(weight)
+                return self._multiple(weight, _ONE, self._ends)
+            case Sum(weight=weight, unit=unit) if estimator.exact:
+                return self._multiple(weight, unit, (-math.inf, math.inf))
             case Sum(weight=weight, unit=unit):
                 return self._form({weight: unit})
             case Mean(above=above, below=below, lo=lo, hi=hi):
@@ -328,14 +331,14 @@ class Answers:
             case Spread():
                 return self._spread(estimator)
 
-    def _count(self, weight: int) -> Uncertain:
-        """A number of rows: whole, so that ends of a finer measure move inwards."""
-        form = {weight: _ONE}
+    def _multiple(self, weight: int, unit: Fraction, ends: tuple[float, float]) -> Uncertain:
+        """A number of rows, or a sum of whole units: ends of a finer measure move inwards."""
+        form, alone = {weight: unit}, {weight: _ONE}
         noisy, factor = self._noisy[:, weight], self._factors[weight]
-        shown = nearest(noisy, factor)
+        shown, rows = nearest(noisy, factor), unit == 1
 
         def bounds(level: float) -> tuple[Floats, Floats]:
-            half: Any = self._noise.half(form, level)  # of the answers, which count `factor` a row
+            half: Any = self._noise.half(alone, level)  # of the answers, which count `factor` a row
             if isinstance(half, np.ndarray):
                 middle = self._centre[:, weight]
                 low, high = np.ceil((middle - half) / factor), np.floor((middle + half) / factor)
@@ -343,12 +346,14 @@ class Answers:
                 low, high = noisy - int(half), noisy + int(half)
                 if factor > 1:
                     low, high = -(-low // factor), high // factor
-            ends = np.array([np.fmin(low, shown), np.fmax(high, shown)], np.float64)
-            least, most = self._ends  # np.clip takes five times as long
-            return tuple(np.minimum(np.maximum(ends, least), most))
+            low, high = np.fmin(low, shown), np.fmax(high, shown)
+            told = np.array([low, high] if rows else [units(low, unit), units(high, unit)], float)
+            least, most = ends  # np.clip takes five times as long
+            return tuple(np.minimum(np.maximum(told, least), most))
 
-        value = np.maximum(_over(noisy, factor), self._ends[0])
-        return Uncertain(value, {weight: 1.0}, bounds, frozenset([_name(form)]), linear=form)
+        exact = (noisy, factor) if rows else self._whole(form)
+        value, parts = np.maximum(over(*exact), ends[0]), frozenset([_name(form)])
+        return Uncertain(value, {weight: 1.0 if rows else float(unit)}, bounds, parts, linear=form)
 
     def _spread(self, spread: Spread) -> Uncertain:
         weights = (spread.low, spread.middle, spread.high)
@@ -390,9 +395,3 @@ class Answers:
 
 def _name(form: Form) -> frozenset[tuple[int, Fraction]]:
     return frozenset((w, c) for w, c in form.items() if c != 0)
-
-
-def _over(whole: NDArray[Any], below: int) -> Floats:
-    """Integers over a denominator, each rounded once while both fit 53 bits."""
-    found: Floats = whole.astype(np.float64)
-    return found if below == 1 else found / float(below)

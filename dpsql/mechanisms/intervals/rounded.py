@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,12 +29,28 @@ Steps: TypeAlias = Mapping[int, int]  # of an answer that is shown in so many un
 # of a variance: below 1e-9 is off by 1; 1/12 more, but for 1e-8
 SURE, _MOST = 0.006, 1.0
 _TERMS = 12
+_SAFE = 1 << 62
 _SUMMED, _REACH = 512.0, 40.0  # stddev up to which atoms are summed, and stddevs that are
 
 
 def nearest(noisy: NDArray[Any], factor: int) -> NDArray[Any]:
     """noisy / factor, rounded to the nearest whole number, exactly."""
     return (noisy + factor // 2) // factor if factor != 1 else noisy
+
+
+def over(whole: NDArray[Any], below: int) -> Floats:
+    """Integers over a denominator, each rounded once while both fit 53 bits."""
+    found: Floats = whole.astype(np.float64)
+    return found if below == 1 else found / float(below)
+
+
+def units(found: NDArray[Any], unit: Fraction) -> Floats:
+    """So many units each: of integers as `over` has it."""
+    if found.dtype.kind == "f":
+        return over(found * float(unit.numerator), unit.denominator)
+    most = int(np.abs(found).max(initial=0)) * unit.numerator
+    exact = found if most < _SAFE else found.astype(object)
+    return over(exact * unit.numerator, unit.denominator)
 
 
 def rounded(variance: Floats) -> Floats:
@@ -77,3 +94,14 @@ def steps(expr: Expr, estimators: tuple[Estimator, ...], factors: tuple[int, ...
         for each in shown
         if isinstance(each, Count) or (isinstance(each, Sum) and each.exact)
     }
+
+
+def unit_of(expr: Expr, estimators: tuple[Estimator, ...]) -> Fraction | None:
+    """The unit of which an output is a whole number, as a count or a sum by itself is."""
+    match estimators[int(expr.name[1:])] if isinstance(expr, Slot) else None:
+        case Count():
+            return Fraction(1)
+        case Sum(unit=unit) as found if found.exact:
+            return unit
+        case _:
+            return None

@@ -13,7 +13,7 @@ from dpsql.accounting.ledger import Receipt, Rise
 from dpsql.accounting.purse import Balance
 from dpsql.curator.curator import Curator
 from dpsql.planner import Terms
-from dpsql.release import Cost, Release
+from dpsql.release import Cost, Release, figure
 from dpsql.schema import Dataset
 from dpsql.session import tell
 from dpsql.session.charge import Charge
@@ -77,7 +77,9 @@ def predicted(session: Session, design: Design[M]) -> Release:
     """What a synopsis would cost, and the errors of what is measured; free, and reads no data."""
     terms = Terms.of(session.ledger.balance(session.user, design.dataset.name).grant)
     taken = design.rise(session, session._snapshot(design.dataset))
-    return design.told(session, tell.price(taken.charged, terms), ("nothing was charged",))
+    left = f"ε {figure(tell.budget(taken.after).left.epsilon)} would be left"
+    notes = (*(tell.shortage(taken) or (left,)), "nothing was charged")
+    return design.told(session, tell.price(taken.charged, terms), notes)
 
 
 def create(session: Session, design: Design[M]) -> Release:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.accounting.kept.chosen import Chosen
 from dpsql.accounting.kept.synopses import Synopsis
 from dpsql.accounting.purse import Price
+from dpsql.domain import Domain
 from dpsql.errors import UsageError
 from dpsql.mechanisms.reuse.archive import Archive
 from dpsql.mechanisms.synopses.learnt import tables
 from dpsql.mechanisms.synopses.quality import Quality, quality
+from dpsql.mechanisms.synopses.smalldb import most
 from dpsql.mechanisms.synopses.synthetic import rows
 from dpsql.planner import Terms
 from dpsql.release import Release, Row, figure
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     from dpsql.session.session import Session
 
 MOST = 10_000_000  # rows
+LEVEL = 0.95  # of what is said of a small database
+_ROUNDED = 1e-6  # of a row, which floats may add
 _OLD = "the data have changed since it was made: these rows follow what they were then"
 
 
@@ -88,10 +94,13 @@ def _made(
     values = [_values(column)[codes[column.name]].tolist() for column in columns]
     domain = session._grid(dataset).domain(synopsis.columns)
     releases = [archive.stored(seq) for seq in archive.held(synopsis.charges)]
-    listed = [table for r in releases if r is not None for table in tables(domain, r)]
+    stored = [release for release in releases if release is not None]
+    listed = [table for release in stored for table in tables(domain, release)]
     near = quality(codes, fit.total, [t for t in listed if t.names]) if many else ()
     old = () if session._snapshot(dataset) == synopsis.snapshot else (_OLD,)
-    return zip(*values, strict=True), (*old, *held.unfinished(fit), *_notes(near))
+    chosen = [release.chosen for release in stored if release.chosen is not None and many]
+    small = [_small(each, domain, codes) for each in chosen]
+    return zip(*values, strict=True), (*old, *held.unfinished(fit), *_notes(near), *small)
 
 
 def _values(column: Column) -> NDArray[Any]:
@@ -100,6 +109,26 @@ def _values(column: Column) -> NDArray[Any]:
     found = np.empty(len(points), object)
     found[:] = points
     return found
+
+
+def _small(found: Chosen, domain: Domain, codes: Mapping[str, NDArray[np.int64]]) -> str:
+    """How near rows are to the counts that the small database was chosen for, in all of them.
+
+    What was released tells how far it is off one of these at most. The rows are besides as far off
+    the database, in any count, as there are more of them in some cells than it has.
+    """
+    size, many, total = len(found.codes), len(codes[found.names[0]]), max(found.total, 0)
+    own = {name: found.codes[:, at] for at, name in enumerate(found.names)}
+    there = np.bincount(domain.index(own, size), minlength=domain.cells) * (total / size)
+    here = np.bincount(domain.index(codes, many), minlength=domain.cells) * (total / many)
+    more = math.ceil(float(np.maximum(here - there, 0.0).sum()) - _ROUNDED)
+    counts = len(found.keys)
+    named = "the count" if counts == 1 else f"all {counts:,} counts"
+    off = f"{most(found, LEVEL) + more:,} rows off the table at most, at {100 * LEVEL:.4g} %"
+    return (
+        f"the rows follow a database of {size}; in {named} that it was chosen for they are {off},"
+        " and any other count of them is a guess"
+    )
 
 
 def _notes(found: Sequence[Quality]) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.accounting.events import PICO
 from dpsql.accounting.kept.synopses import Synopsis
 from dpsql.accounting.purse import Balance
 from dpsql.curator.quote import moved, quote
@@ -20,7 +19,7 @@ from dpsql.mechanisms.synopses.verifier import Verifier
 from dpsql.planner import Asked, Terms, choose
 from dpsql.query.bind import Bound
 from dpsql.query.compile import Compiled
-from dpsql.release import Budget, Candidate, Cost, Plan, figure
+from dpsql.release import Budget, Candidate, Cost, Plan
 from dpsql.session import tell
 from dpsql.session.build import Head, build_plan
 from dpsql.session.settings import Settings
@@ -133,12 +132,12 @@ def _foretold(
                 return straight
         if said.new:
             notes.append("buys a gate for the guesses of this session")
-        price_of = figure(synopsis.rho / 2 / PICO)
+        price_of = _cost(balance, synopsis.rho // 2)
         given = lesson(session, compiled, synopsis)
         buys = "is bought by itself"
         if not isinstance(given, str):
             what = "its answer" if given.what == "it" else given.what
-            buys = f"buys {what} for rho {price_of} more"
+            buys = f"buys {what} for {price_of} more"
         notes.append(
             "not told by its tables: a guess, free where a gate finds it near; one that is far off"
             f" {buys}"

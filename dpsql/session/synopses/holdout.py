@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.clock import now
+from dpsql.accounting.convert import epsilon_of
 from dpsql.accounting.events import PICO, Gaussian
 from dpsql.accounting.kept.stored import Stored
 from dpsql.accounting.kept.synopses import HOLDOUT, Synopsis, check_name
@@ -32,7 +33,7 @@ from dpsql.mechanisms.synopses.verifier import count_unit
 from dpsql.planner import Asked, Choice, Terms, chosen, in_rho
 from dpsql.query.expr import written
 from dpsql.query.linear import Workload, whole
-from dpsql.release import Cost, Release
+from dpsql.release import EACH, Cost, Release
 from dpsql.schema import Dataset, Unit
 from dpsql.session import tell
 from dpsql.session.asked import named
@@ -106,10 +107,11 @@ class Design:
         assert isinstance(law, Gaussian)
         row = (
             ", ".join(self.columns), self.public, int(self.rows.counts.sum()),
-            round(math.sqrt(float(law.variance)), 2), self.updates, self.rho / PICO,
+            round(math.sqrt(float(law.variance)), 2), self.updates,
+            epsilon_of(self.rho, self.choice.price.delta), self.rho / PICO,
         )  # fmt: skip
-        names = ("columns", "training", "training_rows", "stderr_of_rows", "updates", "rho_each")
-        types = ("VARCHAR", "VARCHAR", "BIGINT", "DOUBLE", "BIGINT", "DOUBLE")
+        names = ("columns", "training", "training_rows", "stderr_of_rows", "updates", *EACH)
+        types = ("VARCHAR", "VARCHAR", "BIGINT", "DOUBLE", "BIGINT", "DOUBLE", "DOUBLE")
         told = tell.table(names, types, [row], (*self.promise, *notes))
         left = tell.budget(session.ledger.balance(session.user, self.dataset.name))
         return dataclasses.replace(
@@ -140,13 +142,13 @@ def designed(
     rows = _read(session, dataset, named(session.datasets, training), names)
     count = whole(session._grid(dataset).domain(()))
     unit = count_unit(dataset)
-    warm, updates, each = learning.split(in_rho(asked, terms), unit, 1)
+    warm, updates, each = learning.split(in_rho(asked, terms), unit, 1, terms.delta)
     noise = gaussian.noise(max(moved(count, dataset).squared, 1), warm)
     choice = chosen("gaussian", noise, count, dataset, terms)
     people = None if users is None else tuple(users)
     return Design(
         name, dataset, names, training, rows, people, learning, updates, each, count, choice,
-        learning.promise(unit, updates, each),
+        learning.promise(unit, updates, each, terms.delta),
     )  # fmt: skip
 
 

@@ -11,13 +11,14 @@ import math
 from dataclasses import dataclass
 from typing import get_args
 
+from dpsql.accounting.convert import epsilon_of
 from dpsql.accounting.events import PICO, GateNoise
 from dpsql.accounting.kept.synopses import ONLINE, TABLES
 from dpsql.errors import UsageError
 from dpsql.mechanisms.synopses import verifier
 from dpsql.mechanisms.synopses.steps import STEPS
 from dpsql.mechanisms.synopses.verifier import FREE, LEVEL
-from dpsql.release import figure
+from dpsql.release import Cost
 
 UPDATES = 10
 WARM = 0.15  # of the price of a synopsis that learns is for its first tables, single columns
@@ -118,23 +119,25 @@ class Learning:
         if least is not None and (type(least) is not int or not 1 <= least < 1 << 60):
             raise UsageError(f"threshold is a whole number of rows above 0, not {least!r}")
 
-    def split(self, rho: int, unit: int, ways: int) -> tuple[int, int, int]:
+    def split(self, rho: int, unit: int, ways: int, delta: float) -> tuple[int, int, int]:
         """Of a price: what the tables take now, the number of updates, and the price of each.
 
-        `unit` is what a count moves by between neighbours, `ways` the columns of the widest table.
+        `unit` is what a count moves by between neighbours, `ways` the columns of the widest table,
+        `delta` the grant's.
         """
         if not self.online:
             return rho, 0, 0
         kept = rho - int((WARM if ways == 1 else WARMER) * rho)
         updates = self.updates or UPDATES
         if self.accuracy is not None:
-            updates = self._affordable(kept, unit, self.accuracy)
+            updates = self._affordable(rho, kept, unit, self.accuracy, delta)
         if not kept // updates > 1:
             raise UsageError(f"the price is too small for {updates} updates")
         return rho - kept, updates, kept // updates
 
-    def _affordable(self, kept: int, unit: int, accuracy: float) -> int:
-        """How many gates, the last of them as accurate as was asked, with tables as dear."""
+    def _affordable(self, rho: int, kept: int, unit: int, accuracy: float, delta: float) -> int:
+        """How many gates what is `kept` of a price pays for, the last of them as accurate as was
+        asked, with tables as dear."""
 
         def each(number: int) -> int:
             level = self.confidence
@@ -144,8 +147,8 @@ class Learning:
         if not high:
             raise UsageError(
                 f"a gate that tells guesses {accuracy:g} rows off, and a table as good,"
-                f" take rho = {each(1) / PICO:.3g}, more than the price leaves: rho ="
-                f" {kept / PICO:.3g}"
+                f" take {_both(each(1), delta)}, more than the price leaves: {_both(kept, delta)};"
+                f" a price of ε {_above(epsilon_of(-(-each(1) * rho // kept), delta)):g} would do"
             )
         low = 1  # later gates have less that may miss, and are dearer
         while low < high:
@@ -153,8 +156,9 @@ class Learning:
             low, high = (middle, high) if middle * each(middle) <= kept else (low, middle - 1)
         return low
 
-    def promise(self, unit: int, updates: int, rho: int) -> tuple[str, ...]:
-        """What is said of later guesses when a synopsis is made; `rho` is that of an update.
+    def promise(self, unit: int, updates: int, rho: int, delta: float) -> tuple[str, ...]:
+        """What is said of later guesses when a synopsis is made; `rho` is that of an update,
+        `delta` the grant's.
 
         Raises UsageError where no gate can be bought for it, or where it would let nothing pass.
         """
@@ -173,12 +177,23 @@ class Learning:
         most = f"{first:,} rows at most"
         most += "" if last == first else f" ({last:,} by gate {updates:,} of them)"
         about = min(told.passes, 1e9)
-        level, price = f"{100.0 * (1.0 - FREE * beta):.6g} %", figure(rho / 2 / PICO)
+        level, price = f"{100.0 * (1.0 - FREE * beta):.6g} %", _both(rho // 2, delta)
         bought = "1 that is" if updates == 1 else f"{updates:,} that are"
         return (
             f"guesses that the gates of a session let pass are off by {most}, all"
             f" together at {level}; with the rest of the price {bought} far off may be bought, at"
-            f" rho {price} each beside a gate for as much, by who asks",
+            f" {price} each beside a gate for as much, by who asks",
             f"a gate asks whether a guess is {told.threshold:,} rows off, and lets pass some"
             f" {about:,.0f} in a row that are not off at all",
         )
+
+
+def _both(rho: int, delta: float) -> Cost:
+    """A price in pico of rho, which is shown in both currencies."""
+    return Cost(rho / PICO, epsilon_of(rho, delta), delta)
+
+
+def _above(epsilon: float) -> float:
+    """Three figures of a price, rounded up, so that what it is for can be paid."""
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
+    return math.ceil(epsilon / unit) * unit

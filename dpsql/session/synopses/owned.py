@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from dpsql.accounting.kept.synopses import TABLES, Synopsis
 from dpsql.errors import NoGrant, UsageError
 from dpsql.query.renewed import Renewed
-from dpsql.release import Release
+from dpsql.release import SYNOPSES, Release
+from dpsql.schema import Dataset
 from dpsql.session.asked import named
 
 if TYPE_CHECKING:
@@ -149,6 +150,14 @@ class Synopses:
 
         session = self._session
         session._begin()
+        _require_lists(columns=columns, users=users, sets=sets)
+        if sets is not None and ways is not None:
+            raise UsageError(
+                "tables are named one by one (sets), or are those of up to so many columns (ways):"
+                " give one of the two"
+            )
+        if epsilon is not None and rho is not None:
+            raise UsageError("epsilon and rho each say what a synopsis costs: give one of them")
         asked = Asked(epsilon, rho, share=synopsis.SHARE)
         off = 1.0 if isinstance(accuracy, str) else accuracy  # a share of rows that are told
         learning = Learning(method, updates, off, step, gate, size, beta, threshold)
@@ -210,29 +219,64 @@ class Synopses:
         """The synopses that this user may ask, as a table: of a dataset, or of all private ones."""
         from dpsql.accounting.events import PICO
         from dpsql.session import tell
+        from dpsql.session.synopses.described import in_epsilon, whom
 
-        datasets, rows = self._session.datasets, list[tuple[Any, ...]]()
-        private = [each for each in datasets.values() if not each.public]
-        for declared in private if dataset is None else [named(datasets, dataset)]:
+        rows = list[tuple[Any, ...]]()
+        for declared in self._declared(dataset):
             mine = self.listed(declared.name)
             now = self._session._snapshot(declared) if mine else ""
             rows += [
                 (
                     declared.name, s.name, ", ".join(s.columns), len(s.sets) + s.rounds, s.method,
-                    s.updates, s.rho / PICO if s.updates else None, s.user, s.at, _whom(s),
-                    s.snapshot == now,
+                    s.updates, in_epsilon(self._session, declared, s.rho) if s.updates else None,
+                    s.rho / PICO if s.updates else None, s.user, s.at, whom(s), s.snapshot == now,
                 )
                 for s in mine
             ]  # fmt: skip
-        names = (
-            "dataset", "name", "columns", "tables", "method", "updates_left", "rho_each",
-            "bought_by", "at", "asked_by", "current",
-        )  # fmt: skip
         types = ("VARCHAR", "VARCHAR", "VARCHAR", "BIGINT", "VARCHAR", "BIGINT", "DOUBLE",
-                 "VARCHAR", "VARCHAR", "VARCHAR", "BOOLEAN")  # fmt: skip
+                 "DOUBLE", "VARCHAR", "VARCHAR", "VARCHAR", "BOOLEAN")  # fmt: skip
         stale = any(not row[-1] for row in rows)
         notes = ("the data changed since: what is not current answers nothing",) if stale else ()
-        return tell.table(names, types, rows, notes)
+        if not rows:
+            on = "" if dataset is None else f" of {dataset}"
+            notes = (
+                f"there is no synopsis{on} that {self._session.user} may ask: dpsql synopsis create"
+                " makes one",
+            )
+        return tell.table(SYNOPSES, types, rows, notes)
+
+    def described(self, *names: str, dataset: str | None = None) -> Release:
+        """Some synopses in full, free: what each holds, on which terms, and what reading it takes.
+
+        The release has a row for each item. Raises UsageError for one that is not there, or is not
+        for this user.
+        """
+        from dpsql.session import tell
+        from dpsql.session.synopses.described import described
+
+        if not names:
+            raise UsageError("which synopsis? name one; shown() lists them")
+        rows = list[tuple[Any, ...]]()
+        declared = self._declared(dataset)
+        mine = {each.name: self.listed(each.name) for each in declared}
+        for name in names:
+            found = [(d, s) for d in declared for s in mine[d.name] if s.name == name]
+            if not found:
+                known = ", ".join(dict.fromkeys(s.name for listed in mine.values() for s in listed))
+                raise UsageError(
+                    f"there is no synopsis {name!r} that {self._session.user} may ask"
+                    + (f"; there are: {known}" if known else "; dpsql synopsis create makes one")
+                )
+            for each, synopsis in found:
+                rows += [(name, *item) for item in described(self._session, each, synopsis)]
+        return tell.table(("name", "item", "value"), ("VARCHAR",) * 3, rows)
+
+    def _declared(self, dataset: str | None) -> list[Dataset]:
+        """The dataset of a name, or all private ones."""
+        datasets = self._session.datasets
+        if dataset is not None:
+            return [named(datasets, dataset)]
+        return [each for each in datasets.values() if not each.public]
 
     @_paying
     def export(
@@ -267,8 +311,11 @@ class Synopses:
         ledger.synopses.drop(where, name)
 
 
-def _whom(synopsis: Synopsis) -> str:
-    """Who may ask it, in words."""
-    if synopsis.users is None:
-        return "everybody with a grant"
-    return ", ".join(dict.fromkeys((synopsis.user, *synopsis.users)))
+def _require_lists(**given: Sequence[Any] | None) -> None:
+    """Raises UsageError for a text in the place of a list, whose letters would be the names."""
+    for what, listed in given.items():
+        inner = listed if what == "sets" and not isinstance(listed, str) else None
+        if any(isinstance(names, str) for names in (listed, *(inner or ()))):
+            form = "[['sex', 'race']]" if what == "sets" else "['sex', 'race']"
+            form = "['bob']" if what == "users" else form
+            raise UsageError(f"{what} is a list such as {form}, not {listed!r}")

@@ -176,13 +176,14 @@ def designed(
     price = in_rho(asked, terms)
     widest = max(map(len, tables))
     unit = count_unit(dataset)
-    warm, updates, each = learning.split(price, unit, widest)
+    warm, updates, each = learning.split(price, unit, widest, terms.delta)
     noise = gaussian.noise(alone.sensitivity_squared, warm)
     choice = chosen("marginals", noise, asked_for, dataset, terms, plan)
     people = None if users is None else tuple(users)
+    promise = learning.promise(unit, updates, each, terms.delta)
     return Design(
         name, dataset, chosen_columns, tables, people, learning, updates, each, plan,
-        choice, (*omitted, *learning.promise(unit, updates, each)),
+        choice, (*omitted, *promise),
     )  # fmt: skip
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from dpsql.release import PURSE, Release, Value
+from dpsql.release import Release, Value
 from dpsql.surfaces.figures import Style, ceiling, figure, floor, measured, plain
 from dpsql.surfaces.html.markup import Content, Html, el, text
-from dpsql.surfaces.sheet import numeric
+from dpsql.surfaces.sheet import costs, numeric
 
 ROWS = 100  # of a table; files of data have them all
 _MANY = 7  # columns, beyond which they stand closer
@@ -97,8 +97,8 @@ def _keys(release: Release) -> Collection[int]:
 
 
 def _writer(release: Release, index: int) -> Callable[[Value], str]:
-    """How a plain value is written: costs of SHOW BUDGET as the command shows them."""
-    if release.columns == PURSE and release.types[index] == "DOUBLE":
+    """How a plain value is written: costs of a list of ours as commands do."""
+    if costs(release, index):
         if release.columns[index] == "delta":
             return lambda value: f"{value:g}"
         return lambda value: figure(value) if isinstance(value, float) else str(value)

@@ -170,7 +170,7 @@ def _offered(at: Place, known: Vocabulary, closed: bool) -> Iterator[Offer]:
             if at.kind == "dataset":
                 yield from _names(at, at.aliases, "name of a query", closed)
         case "show":
-            yield from _words(at, ("TABLES", "BUDGET", "SYNOPSES", "ALL"), "free")
+            yield from _words(at, ("TABLES", "BUDGET", "SYNOPSES", "SYNOPSIS", "ALL"), "free")
             yield from _plain(at, NAMES, "setting")
             yield from _datasets(at, known, closed)
         case "setting":

@@ -67,6 +67,38 @@ def test_a_count_on_a_finer_scale_is_whole_and_covers(factor, law):
         assert judge(A, COUNTS, [5], law, 0.95, factors=[factor], claimed=sides).covers(5) < 0.95
 
 
+@pytest.mark.parametrize("factor", [1, 2, 7, 16])
+@pytest.mark.parametrize(
+    ("unit", "type_"), [(Fraction(1), "HUGEINT"), (Fraction(10), "HUGEINT"),
+                        (Fraction(1, 100), "DECIMAL(38,2)")],
+)  # fmt: skip
+@pytest.mark.parametrize("law", [gauss(12), gauss(300), lap(9)], ids=str)
+def test_a_sum_of_whole_units_has_ends_of_whole_units_and_covers(law, unit, type_, factor):
+    """As a count has, whatever it is measured on."""
+    found = judge(A, [Sum(0, unit, type_)], [5], law, 0.95, factors=[factor])
+    assert found.covers(float(5 * unit)) >= 0.95 - SLACK
+    for end in (found.low, found.high):
+        times = np.rint(end / float(unit))
+        assert (end == times * unit.numerator / unit.denominator).all()
+    wide = 2 * half_width(law, 0.95) / factor + 1
+    assert (found.high - found.low <= wide * float(unit) * (1 + 1e-12)).all()
+    sides = tenth_off(law)
+    if half_width(sides, 0.95) // factor < half_width(law, 0.95) // factor:
+        off = judge(A, [Sum(0, unit, type_)], [5], law, 0.95, factors=[factor], claimed=sides)
+        assert off.covers(float(5 * unit)) < 0.95
+
+
+@pytest.mark.parametrize("factor", [1, 7, 16])
+@pytest.mark.parametrize("estimator", [Count(0), Sum(0, Fraction(1), "HUGEINT")], ids=str)
+@pytest.mark.parametrize("law", [gauss(12), gauss(13), lap(9)], ids=str)
+def test_no_interval_is_wider_than_is_said_before(law, estimator, factor):
+    """What an accuracy is bought by."""
+    told = Answers(np.zeros((1, 1), np.int64), law, (estimator,), (factor,), False)
+    most = told.half_width(A, 0.95)
+    found = judge(A, [estimator], [5], law, 0.95, factors=[factor])
+    assert most is not None and ((found.high - found.low) / 2 <= most).all()
+
+
 def test_ends_of_a_finer_scale_are_exact():
     """(noisy - h) / factor is whole here: floats would round some of these ends up past it."""
     law, factor = gauss(40), 1601

@@ -107,3 +107,14 @@ def test_terms_that_cannot_be_are_refused(
 
 def test_the_delta_of_the_grant_may_be_said(session: Session) -> None:
     assert planned(session, delta=1e-6).notes == planned(session).notes
+
+
+@pytest.mark.parametrize(
+    "given", [{"columns": "sex"}, {"users": "bob"}, {"sets": "sex"}, {"sets": ["sex", "region"]}]
+)
+def test_a_text_is_no_list_of_names(session: Session, given: dict[str, Any]) -> None:
+    ((what, _),) = given.items()
+    with pytest.raises(UsageError, match=f"{what} is a list such as"):
+        session.synopses.create("main", **{"columns": ["sex", "region"], **given})
+    with pytest.raises(UsageError, match="which synopsis"):
+        session.synopses.described()

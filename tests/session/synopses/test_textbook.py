@@ -42,7 +42,7 @@ def test_what_its_guesses_will_promise_is_said_before_it_is_bought(
     assert "let pass, together" in guess.notes[-1]
     for each in told:
         assert f"off by {most:,} rows at most" in each.notes[0]
-        assert "4 that are far off may be bought, at rho 0.106 each" in each.notes[0]
+        assert "4 that are far off may be bought, at ε 2.21 (ρ 0.106) each" in each.notes[0]
     plain = uneven.synopses.create("plain", COLUMNS, rho=0.1)
     assert not any("may be bought" in note for note in plain.notes)
 
@@ -56,7 +56,7 @@ def test_a_guess_that_is_far_off_is_measured_alone_and_stepped_towards(
     before = uneven.answer(NEAR_IT, strict=False, **ASKED).rows[0][0]
     paid = spent(uneven)
     plan = uneven.explain(FAR, **ASKED)
-    assert any("buys its answer for rho" in note for note in plan.notes)
+    assert any("buys its answer for ε 2.21 (ρ 0.106) more" in n for n in plan.notes)
     found = uneven.answer(FAR, **ASKED)
     assert abs(found.rows[0][0] - 5000) < 100 and within(found)
     assert any("it was measured, and synopsis main has learnt it" in n for n in found.notes)

@@ -86,7 +86,10 @@ def test_a_group_shares_its_purse(run: Run) -> None:
     fields = parsed(budget(run, "group", "team", "--remove", "bob", "--format", "json"))
     assert fields == {"group": "team", "dataset": "people", "members": ["carol"]}
     assert "bob has no grant" in ask(run, "bob", code=4)
-    assert "no grant" in budget(run, "show", "bob", code=4)
+    advice = (
+        "bob has no grant; the owner gives one: dpsql budget grant people.duckdb bob --epsilon E"
+    )
+    assert advice in budget(run, "show", "bob", code=4)
     budget(run, "revoke", "carol")
     assert budget(run, "group", "team") == "team on people: no members\n"
 
@@ -197,6 +200,19 @@ def test_explain_says_that_the_cap_would_refuse(run: Run) -> None:
     told = run(*words, "0.9")
     assert "note: would be refused: all users of people together have too little left" in told
     assert "would be refused" not in run(*words, "0.01")
+
+
+def test_explain_says_that_the_grant_would_refuse(run: Run, town: Path) -> None:
+    budget(run, "grant", "alice", "--epsilon", "1")
+    (town / "s.sql").write_text(f"{SQL};")
+    for words in (
+        ("explain", "people.duckdb", SQL),
+        ("run", "people.duckdb", "s.sql", "--explain"),
+    ):
+        told = run(*words, "-u", "alice", "--epsilon", "3")
+        assert "note: would be refused: alice on people has too little left: a price up to" in told
+        assert "(ε=1) can be paid" in told
+        assert "would be refused" not in run(*words, "-u", "alice", "--epsilon", "1")
 
 
 def test_show_budget_of_a_pure_grant_tells_no_rho(run: Run) -> None:

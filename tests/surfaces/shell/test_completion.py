@@ -71,7 +71,7 @@ def texts(known: Vocabulary, text: str) -> list[str]:
         ("SELECT COUNT(*) FROM people LIMIT ", []),
         ("SELECT 1 -- sex = '", []),
         ("SELECT 1 /* sex = '", []),
-        ("SELECT 1; SHOW bu", ["budget"]), ("show sy", ["synopses"]),
+        ("SELECT 1; SHOW bu", ["budget"]), ("show sy", ["synopses", "synopsis"]),
         (".mode c", ["csv"]),
         (".schema p", ["people"]),
         ("\\d p", ["people"]),
