@@ -59,8 +59,10 @@ def bind(
     ask: Ask, datasets: Mapping[str, Dataset], params: Mapping[str, Const | Cast] | None = None
 ) -> Bound | Probe:
     """The meaning of a query. Raises Refused for whatever is not answered."""
-    with ask.text.nesting():
+    try:
         return _Binder(ask, datasets, params or {}).bind()
+    except RecursionError:
+        raise ask.text.too_deep() from None
 
 
 class _Binder:

@@ -211,13 +211,16 @@ def _conjunction(block: Block, grouping: Grouping, weight: Weight) -> Family | N
         if many == 0:
             return None
         if many < len(some):
-            kept[name] = (some != some[0]).astype(np.int64)
-            place = 2 * place + (not some[0])
+            first = bool(some[0])
+            kept[name] = (~some if first else some).astype(np.int64)
+            place = 2 * place + (not first)
     if 1 << len(kept) > MOST_CELLS:
         return None
-    weights = np.zeros(1 << len(kept), np.int64)
+    shape, weights = (2,) * len(kept), np.zeros(1 << len(kept), np.int64)
     weights[place] = 1
-    return Family.of(kept, weights - 1, weights, weight.factor, np.zeros(1, np.int64))
+    groups = weights - 1
+    key, origin = _key(kept, groups, weights, 1), np.zeros(1, np.int64)
+    return Family(_narrow(kept, shape), groups, weights, weight.factor, origin, key, shape)
 
 
 def _any(workload: Workload, block: Block, grouping: Grouping, weight: Weight) -> Family | None:
@@ -261,5 +264,6 @@ def _key(kept: Mapping[str, Ints], groups: Ints, values: Ints, size: int) -> str
     parts = [f"{size} groups ".encode()]
     for name, merged in sorted(kept.items()):
         parts += [f"{name!r} {len(merged)} ".encode(), merged.astype(_WORD, copy=False).tobytes()]
-    parts += [b"groups", *(a.astype(_WORD, copy=False).tobytes() for a in (groups, values))]
+    parts.append(b"groups")
+    parts += [a.astype(_WORD, copy=False).tobytes() for a in (groups, values)]
     return hashlib.sha256(b"".join(parts)).hexdigest()[:32]

@@ -83,10 +83,12 @@ def unit_of(compiled: Compiled) -> tuple[Fraction, str]:
 
 def compile_bound(bound: Bound, grid: Grid, params: Sequence[Any] = ()) -> Compiled:
     """The workload of a statement. Raises Refused; reads public values only."""
-    with bound.ask.text.nesting():
+    try:
         compiler = _Compiler(bound, grid)
         parts = [compiler.select(select) for select in bound.selects]
         names, types = grid.describe(bound, params)  # last: it does not tell the place of a fault
+    except RecursionError:
+        raise bound.ask.text.too_deep() from None
     selects = [compiled for compiled, _, _, _ in parts]
     blocks = _balanced([(block, scales) for _, block, scales, _ in parts])
     listed = sorted({name for _, _, _, domain in parts for name in domain.names})

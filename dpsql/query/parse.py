@@ -137,8 +137,10 @@ _REFUSED = {
 def parse(sql: str) -> Statement:
     """The statement that a text holds. Raises Refused, with the place, for anything else."""
     text = Text(sql)
-    with text.nesting():
+    try:
         return _statement(text)
+    except RecursionError:
+        raise text.too_deep() from None
 
 
 def _statement(text: Text) -> Statement:
@@ -238,8 +240,10 @@ def _ask(text: Text, found: list[Token]) -> Ask:
 def _first(text: Text, found: list[Token]) -> First | None:
     """FIRST n ABOVE threshold at the end of a query, which is nothing of DuckDB's."""
     for at, token in enumerate(found):
-        number = found[at - 1] if at > 1 else token
-        if token.word != "ABOVE" or number.kind != "numeric_const" or found[at - 2].word != "FIRST":
+        if token.word != "ABOVE" or at < 2:
+            continue
+        number = found[at - 1]
+        if number.kind != "numeric_const" or found[at - 2].word != "FIRST":
             continue
         place = Span(found[at - 2].start, found[-1].end)
         counts = _with_counts(found)

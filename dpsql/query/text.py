@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import bisect
-import contextlib
+import functools
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -48,11 +47,7 @@ class Token(NamedTuple):
     text: str
     start: int
     end: int
-
-    @property
-    def word(self) -> str:
-        """The token in upper case, for keywords."""
-        return self.text.upper()
+    word: str  # the text in upper case, for keywords
 
 
 class Text:
@@ -83,9 +78,12 @@ class Text:
             text = sql[start:end]
             if kind != "comment":
                 text = _alone(text) if commented or text[:1] in _QUOTES else text.rstrip()
-                self.tokens.append(Token(kind, text, start, start + len(text)))
-        self._starts = [token.start for token in self.tokens]
+                self.tokens.append(Token(kind, text, start, start + len(text), text.upper()))
         self._check_characters()
+
+    @functools.cached_property
+    def _starts(self) -> list[int]:
+        return [token.start for token in self.tokens]
 
     def given(self, sql: str) -> None:
         """Places that follow are of `sql`, the text with some of its characters blanked out."""
@@ -218,17 +216,14 @@ class Text:
                 opened.pop()
         return Span(opened[-1].start, opened[-1].end) if opened else None
 
-    @contextlib.contextmanager
-    def nesting(self) -> Iterator[None]:
-        """Refuses a statement that is nested more deeply than Python's stack has room for."""
-        try:
-            yield
-        except RecursionError:
-            raise self.refusal(
-                "the statement is nested too deeply",
-                None,
-                "a flatter statement, with fewer parentheses and CASEs inside each other",
-            ) from None
+    def too_deep(self) -> Refused:
+        """What to raise for a statement that is nested more deeply than Python's stack has room
+        for, which is a RecursionError wherever it is read."""
+        return self.refusal(
+            "the statement is nested too deeply",
+            None,
+            "a flatter statement, with fewer parentheses and CASEs inside each other",
+        )
 
     def refusal(self, reason: str, span: Span | None = None, hint: str = "") -> Refused:
         """A refusal that quotes this text."""
