@@ -288,6 +288,8 @@ class _Binder:
         else:
             resolved = [self._group(e, items, scope, aliases) for e in query.groups]
             sets = query.sets or ((),)
+        if not resolved and len(sets) == 1:
+            return (), ((),)
         at = query.groups[0].span if query.groups else self._ask.text.find("GROUPING")
         if len(resolved) > MAX_KEYS:
             raise self._refuse(

@@ -91,8 +91,10 @@ def compile_bound(bound: Bound, grid: Grid, params: Sequence[Any] = ()) -> Compi
         raise bound.ask.text.too_deep() from None
     selects = [compiled for compiled, _, _, _ in parts]
     blocks = _balanced([(block, scales) for _, block, scales, _ in parts])
-    listed = sorted({name for _, _, _, domain in parts for name in domain.names})
-    workload = Workload(grid.domain(listed), tuple(blocks))
+    domain = parts[0][3]
+    if len(parts) > 1:
+        domain = grid.domain(sorted({name for _, _, _, own in parts for name in own.names}))
+    workload = Workload(domain, tuple(blocks))
     return Compiled(bound, workload, tuple(selects), tuple(names), tuple(types))
 
 

@@ -180,9 +180,11 @@ class Text:
         kept, start, depth, cutting = [], 0, 0, False
         for token in self.tokens:
             depth += _NESTS.get(token.text, 0)
-            if depth == 0 and cutting and token.word in until:
+            if depth:
+                continue
+            if cutting and token.word in until:
                 start, cutting = token.start, False
-            elif depth == 0 and not cutting and token.word == word:
+            elif not cutting and token.word == word:
                 kept.append(self.sql[start : token.start])
                 cutting = True
         return "".join(kept) if cutting else "".join(kept) + self.sql[start:]
