@@ -57,7 +57,7 @@ class Compiled:
     @property
     def factors(self) -> tuple[tuple[int, ...], ...]:
         """The factor of every weight, for each SELECT."""
-        return tuple(tuple(w.factor for w in block.weights) for block in self.workload.blocks)
+        return tuple([tuple([w.factor for w in block.weights]) for block in self.workload.blocks])
 
     @property
     def rows(self) -> int:

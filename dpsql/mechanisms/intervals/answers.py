@@ -28,6 +28,7 @@ from dpsql.query.estimators import Count, Estimator, Mean, Spread, Sum
 from dpsql.query.expr import Call, Cast, Const, Expr, Op, Slot
 
 _ONE = Fraction(1)
+_EVERYWHERE = (-math.inf, math.inf)
 _SAFE = 1 << 62
 _HIGHEST_POWER = 4
 
@@ -344,8 +345,10 @@ class Answers:
                 if factor > 1:
                     low, high = -(-low // factor), high // factor
             ends = np.array([np.fmin(low, shown), np.fmax(high, shown)], np.float64)
-            least, most = self._ends  # np.clip takes five times as long
-            return tuple(np.minimum(np.maximum(ends, least), most))
+            least, most = self._ends
+            if self._ends != _EVERYWHERE:  # np.clip takes five times as long
+                ends = np.minimum(np.maximum(ends, least), most)
+            return ends[0], ends[1]
 
         value = np.maximum(_over(noisy, factor), self._ends[0])
         return Uncertain(value, {weight: 1.0}, bounds, frozenset([_name(form)]), linear=form)
@@ -388,8 +391,9 @@ class Answers:
         return Uncertain(value, gradient, bounds, frozenset([spread]), doubtful=middle.doubtful)
 
 
-def _name(form: Form) -> frozenset[tuple[int, Fraction]]:
-    return frozenset((w, c) for w, c in form.items() if c != 0)
+def _name(form: Form) -> frozenset[tuple[int, int, int]]:
+    """The same for the same form; whole numbers, for to hash a Fraction takes long."""
+    return frozenset([(w, *c.as_integer_ratio()) for w, c in form.items() if c])
 
 
 def _over(whole: NDArray[Any], below: int) -> Floats:
