@@ -204,8 +204,10 @@ class _Weights:
 
     def _count(self, base: tuple[Condition, ...], argument: Expr | None, column: Any) -> int:
         """The weight of COUNT(argument), where it is not NULL, or of COUNT(*)."""
-        branches: list[Branch] = [((), argument or Const("integer", "1"))]
-        if argument is not None and not isinstance(argument, Column):
+        if argument is None:
+            return self._add([(base, None)], 1)
+        branches: list[Branch] = [((), argument)]
+        if not isinstance(argument, Column):
             branches = self._trees.branches(argument)
         terms = []
         for conditions, value in branches:

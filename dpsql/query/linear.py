@@ -83,6 +83,11 @@ class Weight:
         return found * self.factor if self.factor != 1 else found
 
     @property
+    def rows(self) -> bool:
+        """Whether every row counts the same."""
+        return len(self.terms) == 1 and self.terms[0].predicate is ALWAYS and not self.terms[0].table
+
+    @property
     def largest(self) -> int:
         """A bound on the absolute weight of any cell."""
         tables = [t.table for t in self.terms]
@@ -126,7 +131,7 @@ class Block:
 
     @property
     def groups(self) -> int:
-        return sum(grouping.size for grouping in self.groupings)
+        return sum([len(grouping.listed) for grouping in self.groupings])
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -139,7 +144,7 @@ class Workload:
     @property
     def size(self) -> int:
         """The number of linear queries."""
-        return sum(block.groups * len(block.weights) for block in self.blocks)
+        return sum([block.groups * len(block.weights) for block in self.blocks])
 
     def matvec(self, codes: Codes, counts: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """The answers on a sparse histogram, one array of (groups, weights) a block; exact.
@@ -206,8 +211,13 @@ def _block(block: Block, codes: Codes, counts: NDArray[np.int64], total: int) ->
     count = len(counts)
     kept = (truth(block.where, codes, count) == TRUE).nonzero()[0]
     if len(kept) < count:
-        codes, counts, count = {n: c[kept] for n, c in codes.items()}, counts[kept], len(kept)
-    weighted = [weight.values(codes, count) * counts for weight in block.weights]
+        counts, count = counts[kept], len(kept)
+        if any([g.keys for g in block.groupings]) or not all([w.rows for w in block.weights]):
+            codes = {n: c[kept] for n, c in codes.items()}  # which nothing else reads
+    weighted = [
+        counts * weight.factor if weight.rows else weight.values(codes, count) * counts
+        for weight in block.weights
+    ]
     answers = []
     for grouping in block.groupings:
         found = np.zeros((grouping.size, len(block.weights)), exact)

@@ -239,11 +239,11 @@ def _ask(text: Text, found: list[Token]) -> Ask:
 
 def _first(text: Text, found: list[Token]) -> First | None:
     """FIRST n ABOVE threshold at the end of a query, which is nothing of DuckDB's."""
+    if "ABOVE" not in text.sql.upper():
+        return None
     for at, token in enumerate(found):
-        if token.word != "ABOVE" or at < 2:
-            continue
-        number = found[at - 1]
-        if number.kind != "numeric_const" or found[at - 2].word != "FIRST":
+        number = found[at - 1] if at > 1 else token
+        if token.word != "ABOVE" or number.kind != "numeric_const" or found[at - 2].word != "FIRST":
             continue
         place = Span(found[at - 2].start, found[-1].end)
         counts = _with_counts(found)

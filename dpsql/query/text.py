@@ -47,7 +47,11 @@ class Token(NamedTuple):
     text: str
     start: int
     end: int
-    word: str  # the text in upper case, for keywords
+
+    @property
+    def word(self) -> str:
+        """The token in upper case, for keywords."""
+        return self.text.upper()
 
 
 class Text:
@@ -78,7 +82,7 @@ class Text:
             text = sql[start:end]
             if kind != "comment":
                 text = _alone(text) if commented or text[:1] in _QUOTES else text.rstrip()
-                self.tokens.append(Token(kind, text, start, start + len(text), text.upper()))
+                self.tokens.append(Token(kind, text, start, start + len(text)))
         self._check_characters()
 
     @functools.cached_property
@@ -173,14 +177,14 @@ class Text:
         return span
 
     def without(self, word: str, until: frozenset[str]) -> str:
-        """The text without the clauses that start with `word` and end before a word of `until`.
+        """The text without the clauses that start with a keyword and end before one of `until`.
 
         Words inside parentheses and brackets are not looked at.
         """
         kept, start, depth, cutting = [], 0, 0, False
         for token in self.tokens:
             depth += _NESTS.get(token.text, 0)
-            if depth:
+            if depth or token.kind != "keyword":
                 continue
             if cutting and token.word in until:
                 start, cutting = token.start, False
