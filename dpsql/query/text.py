@@ -35,6 +35,7 @@ LOOKALIKES = {  # what word processors make of the signs of SQL, and what to wri
 }
 _NAMED = {"\ufeff": "a byte order mark, BOM"}
 _QUOTES = ("'", '"', "$")
+_MARKS = (*_QUOTES, "--", "/*")  # without which a token ends where blanks begin
 _ROUND = {"(": 1, ")": -1}
 _NESTS = {**_ROUND, "[": 1, "{": 1, "]": -1, "}": -1}
 _MARK = re.compile(r"--|/\*|'|\"")
@@ -76,13 +77,13 @@ class Text:
         starts = [start for start, _ in listed]
         if self._offsets is not None:
             starts = [self._char(start) for start in starts]
-        commented = "--" in sql or "/*" in sql
-        self.tokens: list[Token] = []
-        for (_, kind), start, end in zip(listed, starts, [*starts[1:], len(sql)], strict=False):
-            text = sql[start:end]
-            if kind != "comment":
-                text = _alone(text) if commented or text[:1] in _QUOTES else text.rstrip()
-                self.tokens.append(Token(kind, text, start, start + len(text)))
+        texts = [sql[start:end] for start, end in zip(starts, [*starts[1:], len(sql)], strict=True)]
+        alone = _alone if any([mark in sql for mark in _MARKS]) else str.rstrip
+        self.tokens = [
+            Token(kind, text, start, start + len(text))
+            for (_, kind), start, text in zip(listed, starts, map(alone, texts), strict=True)
+            if kind != "comment"
+        ]
         self._check_characters()
 
     @functools.cached_property
