@@ -229,6 +229,8 @@ def _block(block: Block, codes: Codes, counts: NDArray[np.int64], total: int) ->
             for column, values in enumerate(weighted):
                 found[0, column] = values.sum()
         answers.append(found)
+    if len(answers) == 1:
+        return answers[0]
     return np.concatenate(answers) if answers else np.zeros((0, len(block.weights)), exact)
 
 
