@@ -85,7 +85,9 @@ class Weight:
     @property
     def rows(self) -> bool:
         """Whether every row counts the same."""
-        return len(self.terms) == 1 and self.terms[0].predicate is ALWAYS and not self.terms[0].table
+        return (
+            len(self.terms) == 1 and self.terms[0].predicate is ALWAYS and not self.terms[0].table
+        )
 
     @property
     def largest(self) -> int:

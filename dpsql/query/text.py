@@ -77,7 +77,9 @@ class Text:
         starts = [start for start, _ in listed]
         if self._offsets is not None:
             starts = [self._char(start) for start in starts]
-        texts = [sql[start:end] for start, end in zip(starts, [*starts[1:], len(sql)], strict=True)]
+        texts = [
+            sql[start:end] for start, end in zip(starts, [*starts[1:], len(sql)], strict=False)
+        ]
         alone = _alone if any([mark in sql for mark in _MARKS]) else str.rstrip
         self.tokens = [
             Token(kind, text, start, start + len(text))
