@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -138,15 +138,15 @@ class Block:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Workload:
-    """Blocks of linear queries over `domain`, the columns that they mention."""
+    """Blocks of linear queries over `domain`, the columns that they mention: `size` of them."""
 
     domain: Domain
     blocks: tuple[Block, ...]
+    size: int = field(init=False)
 
-    @property
-    def size(self) -> int:
-        """The number of linear queries."""
-        return sum([block.groups * len(block.weights) for block in self.blocks])
+    def __post_init__(self) -> None:
+        size = sum([block.groups * len(block.weights) for block in self.blocks])
+        object.__setattr__(self, "size", size)
 
     def matvec(self, codes: Codes, counts: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """The answers on a sparse histogram, one array of (groups, weights) a block; exact.
