@@ -345,9 +345,8 @@ class Answers:
                 if factor > 1:
                     low, high = -(-low // factor), high // factor
             ends = np.array([np.fmin(low, shown), np.fmax(high, shown)], np.float64)
-            least, most = self._ends
             if self._ends != _EVERYWHERE:  # np.clip takes five times as long
-                ends = np.minimum(np.maximum(ends, least), most)
+                ends = np.minimum(np.maximum(ends, self._ends[0]), self._ends[1])
             return ends[0], ends[1]
 
         value = np.maximum(_over(noisy, factor), self._ends[0])
@@ -392,8 +391,7 @@ class Answers:
 
 
 def _name(form: Form) -> frozenset[tuple[int, int, int]]:
-    """The same for the same form; whole numbers, for to hash a Fraction takes long."""
-    return frozenset([(w, *c.as_integer_ratio()) for w, c in form.items() if c])
+    return frozenset([(w, *c.as_integer_ratio()) for w, c in form.items() if c])  # soon hashed
 
 
 def _over(whole: NDArray[Any], below: int) -> Floats:
