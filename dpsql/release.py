@@ -150,10 +150,10 @@ class Release(Shown):
         width = len(self.columns)
         if len(self.noisy) not in (0, width):
             raise ValueError("a release says of each column whether it is noisy, or of none")
-        if len(self.types) != width or any(len(row) != width for row in self.rows):
+        if len(self.types) != width or not {*map(len, self.rows)} <= {width}:
             raise ValueError("every row of a release has one value a column")
         for grid in (self.stderr, self.low, self.high):
-            if len(grid) != len(self.rows) or any(len(line) != width for line in grid):
+            if len(grid) != len(self.rows) or not {*map(len, grid)} <= {width}:
                 raise ValueError("errors and intervals have the shape of the rows")
 
     def to_dict(self) -> dict[str, Any]:

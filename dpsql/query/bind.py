@@ -59,8 +59,10 @@ def bind(
     ask: Ask, datasets: Mapping[str, Dataset], params: Mapping[str, Const | Cast] | None = None
 ) -> Bound | Probe:
     """The meaning of a query. Raises Refused for whatever is not answered."""
-    with ask.text.nesting():
+    try:
         return _Binder(ask, datasets, params or {}).bind()
+    except RecursionError:
+        raise ask.text.too_deep() from None
 
 
 class _Binder:
@@ -286,6 +288,8 @@ class _Binder:
         else:
             resolved = [self._group(e, items, scope, aliases) for e in query.groups]
             sets = query.sets or ((),)
+        if not resolved and len(sets) == 1:
+            return (), ((),)
         at = query.groups[0].span if query.groups else self._ask.text.find("GROUPING")
         if len(resolved) > MAX_KEYS:
             raise self._refuse(

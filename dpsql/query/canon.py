@@ -34,12 +34,14 @@ from dpsql.query.linear import (
     product,
     tables_of,
 )
-from dpsql.query.predicate import TRUE, And, Codes, Leaf, truth
+from dpsql.query.predicate import FALSE, TRUE, UNKNOWN, And, Codes, Leaf, truth
 
 Ints: TypeAlias = NDArray[np.int64]
 
 _WORD = np.dtype("<i8")
 MOST_CELLS = 1 << 20  # combinations of classes that are looked at
+_HOLDS = bytes.maketrans(bytes([FALSE, UNKNOWN, TRUE]), bytes([0, 0, 1]))
+_SWAPPED = bytes.maketrans(bytes([0, 1]), bytes([1, 0]))
 _LONG = 1 << 10  # codes of a column whose classes are kept in as few bytes as hold them
 
 
@@ -192,7 +194,7 @@ def _conjunction(block: Block, grouping: Grouping, weight: Weight) -> Family | N
             left = [predicate, block.where]
         case _:
             return None
-    holds: dict[str, NDArray[np.bool_]] = {}
+    holds: dict[str, bytes] = {}  # 1 for each code that does; faster than short arrays
     while left:
         match left.pop():
             case And(parts=parts):
@@ -200,24 +202,33 @@ def _conjunction(block: Block, grouping: Grouping, weight: Weight) -> Family | N
             case Leaf(domain=Domain(names=()), table=table) if table[0] == TRUE:
                 continue
             case Leaf(domain=Domain(names=(name,)), table=table):
-                found = table == TRUE
-                holds[name] = holds[name] & found if name in holds else found
+                found = table.tobytes().translate(_HOLDS)
+                holds[name] = _both(holds[name], found) if name in holds else found
             case _:
                 return None
     kept: dict[str, Ints] = {}
     place = 0  # of the combination that is counted
     for name, some in sorted(holds.items()):
-        many = np.count_nonzero(some)
+        many = some.count(1)
         if many == 0:
             return None
         if many < len(some):
-            kept[name] = (some != some[0]).astype(np.int64)
-            place = 2 * place + (not some[0])
+            first = some[0]
+            told = some.translate(_SWAPPED) if first else some  # the first code is of class 0
+            kept[name] = np.frombuffer(told, np.uint8).astype(np.int64)
+            place = 2 * place + 1 - first
     if 1 << len(kept) > MOST_CELLS:
         return None
-    weights = np.zeros(1 << len(kept), np.int64)
+    shape, weights = (2,) * len(kept), np.zeros(1 << len(kept), np.int64)
     weights[place] = 1
-    return Family.of(kept, weights - 1, weights, weight.factor, np.zeros(1, np.int64))
+    groups = weights - 1
+    key, origin = _key(kept, groups, weights, 1), np.zeros(1, np.int64)
+    return Family(_narrow(kept, shape), groups, weights, weight.factor, origin, key, shape)
+
+
+def _both(one: bytes, other: bytes) -> bytes:
+    """1 where both are."""
+    return (np.frombuffer(one, np.uint8) & np.frombuffer(other, np.uint8)).tobytes()
 
 
 def _any(workload: Workload, block: Block, grouping: Grouping, weight: Weight) -> Family | None:
@@ -261,5 +272,6 @@ def _key(kept: Mapping[str, Ints], groups: Ints, values: Ints, size: int) -> str
     parts = [f"{size} groups ".encode()]
     for name, merged in sorted(kept.items()):
         parts += [f"{name!r} {len(merged)} ".encode(), merged.astype(_WORD, copy=False).tobytes()]
-    parts += [b"groups", *(a.astype(_WORD, copy=False).tobytes() for a in (groups, values))]
+    parts.append(b"groups")
+    parts += [a.astype(_WORD, copy=False).tobytes() for a in (groups, values)]
     return hashlib.sha256(b"".join(parts)).hexdigest()[:32]

@@ -57,7 +57,7 @@ class Compiled:
     @property
     def factors(self) -> tuple[tuple[int, ...], ...]:
         """The factor of every weight, for each SELECT."""
-        return tuple(tuple(w.factor for w in block.weights) for block in self.workload.blocks)
+        return tuple([tuple([w.factor for w in block.weights]) for block in self.workload.blocks])
 
     @property
     def rows(self) -> int:
@@ -83,14 +83,18 @@ def unit_of(compiled: Compiled) -> tuple[Fraction, str]:
 
 def compile_bound(bound: Bound, grid: Grid, params: Sequence[Any] = ()) -> Compiled:
     """The workload of a statement. Raises Refused; reads public values only."""
-    with bound.ask.text.nesting():
+    try:
         compiler = _Compiler(bound, grid)
         parts = [compiler.select(select) for select in bound.selects]
         names, types = grid.describe(bound, params)  # last: it does not tell the place of a fault
+    except RecursionError:
+        raise bound.ask.text.too_deep() from None
     selects = [compiled for compiled, _, _, _ in parts]
     blocks = _balanced([(block, scales) for _, block, scales, _ in parts])
-    listed = sorted({name for _, _, _, domain in parts for name in domain.names})
-    workload = Workload(grid.domain(listed), tuple(blocks))
+    domain = parts[0][3]
+    if len(parts) > 1:
+        domain = grid.domain(sorted({name for _, _, _, own in parts for name in own.names}))
+    workload = Workload(domain, tuple(blocks))
     return Compiled(bound, workload, tuple(selects), tuple(names), tuple(types))
 
 
@@ -200,8 +204,10 @@ class _Weights:
 
     def _count(self, base: tuple[Condition, ...], argument: Expr | None, column: Any) -> int:
         """The weight of COUNT(argument), where it is not NULL, or of COUNT(*)."""
-        branches: list[Branch] = [((), argument or Const("integer", "1"))]
-        if argument is not None and not isinstance(argument, Column):
+        if argument is None:
+            return self._add([(base, None)], 1)
+        branches: list[Branch] = [((), argument)]
+        if not isinstance(argument, Column):
             branches = self._trees.branches(argument)
         terms = []
         for conditions, value in branches:

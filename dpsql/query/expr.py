@@ -163,11 +163,12 @@ Expr: TypeAlias = (
 )
 
 
+_ALONE = frozenset({Ref, Column, Slot, Const, Param, Star, Foreign})  # kinds without parts
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The direct parts of an expression, left to right."""
     match expr:
-        case Ref() | Column() | Slot() | Const() | Param() | Star() | Foreign():
-            return ()
         case Call(args=args, filter=condition):
             return args if condition is None else (*args, condition)
         case Compare(left=left, right=right):
@@ -180,13 +181,13 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (*(part for pair in branches for part in pair), otherwise)
         case Cast(arg=arg):
             return (arg,)
+        case Ref() | Column() | Slot() | Const() | Param() | Star() | Foreign():
+            return ()
 
 
 def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     """The same expression with `change` applied to each direct part."""
     match expr:
-        case Ref() | Column() | Slot() | Const() | Param() | Star() | Foreign():
-            return expr
         case Call():
             args = tuple([change(arg) for arg in expr.args])
             condition = None if expr.filter is None else change(expr.filter)
@@ -206,6 +207,8 @@ def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
             return Case(branches, change(expr.otherwise), expr.span)
         case Cast():
             return Cast(change(expr.arg), expr.type, expr.lenient, expr.span)
+        case Ref() | Column() | Slot() | Const() | Param() | Star() | Foreign():
+            return expr
 
 
 def walk(expr: Expr) -> list[Expr]:
@@ -214,7 +217,8 @@ def walk(expr: Expr) -> list[Expr]:
     while left:
         part = left.pop()
         found.append(part)
-        left += children(part)[::-1]
+        if type(part) not in _ALONE:
+            left += children(part)[::-1]
     return found
 
 

@@ -293,7 +293,8 @@ class Grid:
             found = self._kept.get(key)
             if found is None:
                 return None
-            self._kept.move_to_end(key)
+            if self._bytes > _CACHE_BYTES // 2:  # else nothing is dropped soon, whatever its turn
+                self._kept.move_to_end(key)
             return found[0]
 
 

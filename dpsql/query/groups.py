@@ -54,6 +54,10 @@ class Groups:
         return found
 
 
+# one group, of all rows
+_EVERYBODY = Groups((), ((),), (Grouping((), np.zeros(1, np.int64)),), np.zeros((1, 0), np.int64))
+
+
 def group(
     exprs: Sequence[Expr],
     sets: tuple[tuple[int, ...], ...],
@@ -62,6 +66,8 @@ def group(
     refuse: Refuse,
 ) -> Groups:
     """The groups of each grouping set. Raises Refused above MAX_GROUPS, before any work."""
+    if not exprs and len(sets) == 1:
+        return _EVERYBODY
     keys = tuple(grid.keys(expr, refuse) for expr in exprs)
     span: Span | None = getattr(exprs[0], "span", None) if exprs else None
     groupings, codes, total = [], [], 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -83,6 +83,13 @@ class Weight:
         return found * self.factor if self.factor != 1 else found
 
     @property
+    def rows(self) -> bool:
+        """Whether every row counts the same."""
+        return (
+            len(self.terms) == 1 and self.terms[0].predicate is ALWAYS and not self.terms[0].table
+        )
+
+    @property
     def largest(self) -> int:
         """A bound on the absolute weight of any cell."""
         tables = [t.table for t in self.terms]
@@ -126,20 +133,20 @@ class Block:
 
     @property
     def groups(self) -> int:
-        return sum(grouping.size for grouping in self.groupings)
+        return sum([len(grouping.listed) for grouping in self.groupings])
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Workload:
-    """Blocks of linear queries over `domain`, the columns that they mention."""
+    """Blocks of linear queries over `domain`, the columns that they mention: `size` of them."""
 
     domain: Domain
     blocks: tuple[Block, ...]
+    size: int = field(init=False)
 
-    @property
-    def size(self) -> int:
-        """The number of linear queries."""
-        return sum(block.groups * len(block.weights) for block in self.blocks)
+    def __post_init__(self) -> None:
+        size = sum([block.groups * len(block.weights) for block in self.blocks])
+        object.__setattr__(self, "size", size)
 
     def matvec(self, codes: Codes, counts: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """The answers on a sparse histogram, one array of (groups, weights) a block; exact.
@@ -206,8 +213,13 @@ def _block(block: Block, codes: Codes, counts: NDArray[np.int64], total: int) ->
     count = len(counts)
     kept = (truth(block.where, codes, count) == TRUE).nonzero()[0]
     if len(kept) < count:
-        codes, counts, count = {n: c[kept] for n, c in codes.items()}, counts[kept], len(kept)
-    weighted = [weight.values(codes, count) * counts for weight in block.weights]
+        counts, count = counts[kept], len(kept)
+        if any([g.keys for g in block.groupings]) or not all([w.rows for w in block.weights]):
+            codes = {n: c[kept] for n, c in codes.items()}  # which nothing else reads
+    weighted = [
+        counts * weight.factor if weight.rows else weight.values(codes, count) * counts
+        for weight in block.weights
+    ]
     answers = []
     for grouping in block.groupings:
         found = np.zeros((grouping.size, len(block.weights)), exact)
@@ -219,6 +231,8 @@ def _block(block: Block, codes: Codes, counts: NDArray[np.int64], total: int) ->
             for column, values in enumerate(weighted):
                 found[0, column] = values.sum()
         answers.append(found)
+    if len(answers) == 1:
+        return answers[0]
     return np.concatenate(answers) if answers else np.zeros((0, len(block.weights)), exact)
 
 

@@ -10,6 +10,7 @@ from dpsql.errors import Refused
 from dpsql.query.expr import (
     Call,
     Column,
+    Const,
     Expr,
     Foreign,
     Param,
@@ -45,20 +46,27 @@ class Names:
 
         `aliases` are meanings already; a column goes before an alias. Raises Refused.
         """
-        match expr:
-            case Ref(path=(name,)) if fold(name) not in scope.names and fold(name) in aliases:
-                return self.alias(expr, name, scope, aliases)
-            case Ref():
-                return self._grown(self._field(expr, scope, aliases), expr.span)
-            case Param():
-                return self._param(expr)
-            case Foreign():
-                return expr
-            case Call(name=name) if name in DIALECTS and name not in SIGNATURES:
-                raise self._refuse(*refused(expr))
-            case _:
-                self._left -= 1
-                return rebuild(expr, lambda part: self.resolve(part, scope, aliases))
+
+        def meaning(part: Expr) -> Expr:
+            match part:
+                case Ref(path=(name,)) if fold(name) in aliases and fold(name) not in scope.names:
+                    return self.alias(part, name, scope, aliases)
+                case Ref():
+                    return self._grown(self._field(part, scope, aliases), part.span)
+                case Const():
+                    self._left -= 1
+                    return part
+                case Param():
+                    return self._param(part)
+                case Foreign():
+                    return part
+                case Call(name=name) if name in DIALECTS and name not in SIGNATURES:
+                    raise self._refuse(*refused(part))
+                case _:
+                    self._left -= 1
+                    return rebuild(part, meaning)
+
+        return meaning(expr)
 
     def alias(self, ref: Ref, name: str, scope: Scope, aliases: Mapping[str, Expr]) -> Expr:
         """What an alias of SELECT stands for."""

@@ -14,6 +14,8 @@ def of_select(
     query: Select, aliases: Mapping[str, Expr], lifted: Callable[[Expr], Expr], refuse: Refuse
 ) -> tuple[Order, ...]:
     """ORDER BY of a SELECT; an alias goes before a column where it stands alone."""
+    if not query.order:
+        return ()
 
     def meaning(expr: Expr) -> Expr:
         match expr:

@@ -138,8 +138,10 @@ _REFUSED = {
 def parse(sql: str) -> Statement:
     """The statement that a text holds. Raises Refused, with the place, for anything else."""
     text = Text(sql)
-    with text.nesting():
+    try:
         return _statement(text)
+    except RecursionError:
+        raise text.too_deep() from None
 
 
 def _statement(text: Text) -> Statement:
@@ -238,6 +240,8 @@ def _ask(text: Text, found: list[Token]) -> Ask:
 
 def _first(text: Text, found: list[Token]) -> First | None:
     """FIRST n ABOVE threshold at the end of a query, which is nothing of DuckDB's."""
+    if "ABOVE" not in text.sql.upper():
+        return None
     for at, token in enumerate(found):
         number = found[at - 1] if at > 1 else token
         if token.word != "ABOVE" or number.kind != "numeric_const" or found[at - 2].word != "FIRST":

@@ -63,17 +63,18 @@ def truth(predicate: Predicate, codes: Codes, count: int) -> Truth:
         case Leaf(domain=domain, table=table):
             found: Truth = table[domain.index(codes, count)]
             return found
-        case And(parts=parts):
-            found = np.zeros(count, np.uint8)
-            found.fill(TRUE)
-            for part in parts:
+        case And(parts=(first, *others)):
+            found = truth(first, codes, count)  # an array of its own
+            for part in others:
                 np.minimum(found, truth(part, codes, count), out=found)
             return found
-        case Or(parts=parts):
-            found = np.zeros(count, np.uint8)  # FALSE
-            for part in parts:
+        case Or(parts=(first, *others)):
+            found = truth(first, codes, count)
+            for part in others:
                 np.maximum(found, truth(part, codes, count), out=found)
             return found
+        case And() | Or():
+            return np.full(count, TRUE if isinstance(predicate, And) else FALSE, np.uint8)
         case Not(part=part):
             found = truth(part, codes, count)
             np.subtract(np.uint8(TRUE), found, out=found)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 
 class Renewed:
@@ -19,11 +18,9 @@ class Renewed:
         self._lock = threading.RLock()
         _all.add(self)
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> AbstractContextManager[object]:
         """Within it no other thread holds the lock."""
-        with self._lock:
-            yield
+        return self._lock
 
     def renew(self) -> None:
         """Let go of it, whoever holds it."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from dpsql.errors import Refused
 from dpsql.query.expr import Column, Expr, Ref, Span, Star, fold, written
@@ -34,13 +34,19 @@ class Scope:
     qualifiers: frozenset[str]
     where: tuple[Expr, ...] = ()
 
-    @cached_property
+    @functools.cached_property
     def names(self) -> Mapping[str, tuple[str, Expr]]:
         """The fields by their folded names."""
         return {fold(name): (name, meaning) for name, meaning in self.fields if name}
 
 
 Ctes = Mapping[str, Scope]
+
+
+@functools.lru_cache(64)  # statements are about the same few datasets
+def _fields(names: tuple[str, ...]) -> tuple[tuple[str, Expr], ...]:
+    """The fields of a dataset with these columns."""
+    return tuple([(name, Column(name)) for name in names])
 
 
 class Sources:
@@ -105,7 +111,7 @@ class Sources:
             near = get_close_matches(name.lower(), self._datasets, 1, 0.6)
             hint = f"FROM {written(near[0])}" if near else f"FROM {self._listed()}"
             raise self._refuse(f"there is no dataset {'.'.join(path)!r}", span, hint)
-        fields = tuple((c.name, Column(c.name)) for c in found.columns)
+        fields = _fields(tuple([column.name for column in found.columns]))
         return Scope(found, fields, frozenset({fold(name)}))
 
     def _aliased(

@@ -15,11 +15,13 @@ the shape.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from bisect import bisect_left
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias, get_args
 
 from dpsql.query.expr import Between, Compare, Const, Expr, Op, Ref, Span, children, walk
@@ -42,7 +44,8 @@ _KINDS = {
 }
 
 _PARTS = (*get_args(Expr), Span, Select, Union, Table, Derived, ForeignSource, Order, Cte)
-_FIELDS = {kind: tuple([field.name for field in dataclasses.fields(kind)]) for kind in _PARTS}
+_FIELDS = {kind: attrgetter(*[f.name for f in dataclasses.fields(kind)]) for kind in _PARTS}
+_WHOLE = frozenset({str, bool, int, type(None)})  # kinds of values that have no parts
 
 
 class Word(NamedTuple):
@@ -186,7 +189,7 @@ def _parts(query: Query) -> Iterator[Any]:
             left += part
         elif type(part) in _FIELDS:
             yield part
-            left += [getattr(part, name) for name in _FIELDS[type(part)]]
+            left += _FIELDS[type(part)](part)
 
 
 class _Filling:
@@ -196,25 +199,27 @@ class _Filling:
         self._starts = [word.start for word in then]
         moves = [new.end - old.end for new, old in zip(now, then, strict=True)]
         self._moves = [0, *moves]  # of what follows the first, second, ... word
+        moved = [word.start for word, by in zip(then, moves, strict=True) if by]
+        self._still = moved[0] if moved else math.inf  # nothing up to here moves
         listed = zip(then, now, loose, strict=True)
         self._texts = {old.start: new.text for old, new, may in listed if may}
 
     def of(self, part: Any) -> Any:
         """A query, or a part of one."""
         kind = type(part)
-        if kind is tuple:
-            return tuple([self.of(each) for each in part])
+        if kind is Span and part.end <= self._still:
+            return part
         if kind is Span:
             return Span(self._moved(part.start), self._moved(part.end))
-        names = _FIELDS.get(kind)
-        if names is None:  # a text, a number, a truth value
-            return part
-        found = kind(*[self.of(getattr(part, name)) for name in names])
+        listed = part if kind is tuple else _FIELDS[kind](part)
+        found = [self.of(p) if p and type(p) not in _WHOLE else p for p in listed]
+        if kind is tuple:
+            return tuple(found)
         if kind is Const and part.span is not None and part.span.start in self._texts:
-            return Const(part.kind, self._texts[part.span.start], found.span)
+            return Const(part.kind, self._texts[part.span.start], found[-1])
         if kind is Ref and part.span is not None and part.span.start in self._texts:
-            return Ref((self._texts[part.span.start],), found.span)
-        return found
+            return Ref((self._texts[part.span.start],), found[-1])
+        return kind(*found)
 
     def _moved(self, at: int) -> int:
         return at + self._moves[bisect_left(self._starts, at)]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import bisect
-import contextlib
+import functools
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -36,6 +35,7 @@ LOOKALIKES = {  # what word processors make of the signs of SQL, and what to wri
 }
 _NAMED = {"\ufeff": "a byte order mark, BOM"}
 _QUOTES = ("'", '"', "$")
+_MARKS = (*_QUOTES, "--", "/*")  # without which a token ends where blanks begin
 _ROUND = {"(": 1, ")": -1}
 _NESTS = {**_ROUND, "[": 1, "{": 1, "]": -1, "}": -1}
 _MARK = re.compile(r"--|/\*|'|\"")
@@ -77,15 +77,20 @@ class Text:
         starts = [start for start, _ in listed]
         if self._offsets is not None:
             starts = [self._char(start) for start in starts]
-        commented = "--" in sql or "/*" in sql
-        self.tokens: list[Token] = []
-        for (_, kind), start, end in zip(listed, starts, [*starts[1:], len(sql)], strict=False):
-            text = sql[start:end]
-            if kind != "comment":
-                text = _alone(text) if commented or text[:1] in _QUOTES else text.rstrip()
-                self.tokens.append(Token(kind, text, start, start + len(text)))
-        self._starts = [token.start for token in self.tokens]
+        texts = [
+            sql[start:end] for start, end in zip(starts, [*starts[1:], len(sql)], strict=False)
+        ]
+        alone = _alone if any([mark in sql for mark in _MARKS]) else str.rstrip
+        self.tokens = [
+            Token(kind, text, start, start + len(text))
+            for (_, kind), start, text in zip(listed, starts, map(alone, texts), strict=True)
+            if kind != "comment"
+        ]
         self._check_characters()
+
+    @functools.cached_property
+    def _starts(self) -> list[int]:
+        return [token.start for token in self.tokens]
 
     def given(self, sql: str) -> None:
         """Places that follow are of `sql`, the text with some of its characters blanked out."""
@@ -175,16 +180,18 @@ class Text:
         return span
 
     def without(self, word: str, until: frozenset[str]) -> str:
-        """The text without the clauses that start with `word` and end before a word of `until`.
+        """The text without the clauses that start with a keyword and end before one of `until`.
 
         Words inside parentheses and brackets are not looked at.
         """
         kept, start, depth, cutting = [], 0, 0, False
         for token in self.tokens:
             depth += _NESTS.get(token.text, 0)
-            if depth == 0 and cutting and token.word in until:
+            if depth or token.kind != "keyword":
+                continue
+            if cutting and token.word in until:
                 start, cutting = token.start, False
-            elif depth == 0 and not cutting and token.word == word:
+            elif not cutting and token.word == word:
                 kept.append(self.sql[start : token.start])
                 cutting = True
         return "".join(kept) if cutting else "".join(kept) + self.sql[start:]
@@ -218,17 +225,14 @@ class Text:
                 opened.pop()
         return Span(opened[-1].start, opened[-1].end) if opened else None
 
-    @contextlib.contextmanager
-    def nesting(self) -> Iterator[None]:
-        """Refuses a statement that is nested more deeply than Python's stack has room for."""
-        try:
-            yield
-        except RecursionError:
-            raise self.refusal(
-                "the statement is nested too deeply",
-                None,
-                "a flatter statement, with fewer parentheses and CASEs inside each other",
-            ) from None
+    def too_deep(self) -> Refused:
+        """What to raise for a statement that is nested more deeply than Python's stack has room
+        for, which is a RecursionError wherever it is read."""
+        return self.refusal(
+            "the statement is nested too deeply",
+            None,
+            "a flatter statement, with fewer parentheses and CASEs inside each other",
+        )
 
     def refusal(self, reason: str, span: Span | None = None, hint: str = "") -> Refused:
         """A refusal that quotes this text."""

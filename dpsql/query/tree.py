@@ -45,6 +45,8 @@ class Trees:
 
     def __init__(self, grid: Grid, typer: Typer, refuse: Refuse) -> None:
         self._grid, self._typer, self._refuse = grid, typer, refuse
+        # by number, for to hash a tree takes long; what is held here keeps its number
+        self._prepared: dict[int, tuple[Expr, Leaf]] = {}
 
     def check(self, guards: Iterable[Guard]) -> None:
         """Refuse when a guarded condition holds somewhere on its public grid."""
@@ -60,8 +62,9 @@ class Trees:
 
     def prepare(self, exprs: Iterable[Expr]) -> None:
         """Evaluate all leaves of some conditions together, a query for each set of columns."""
-        leaves = [leaf for expr in exprs for leaf in self._leaves(expr)]
-        self._grid.truths(leaves, self._refuse)
+        parts = [part for expr in exprs for part in self._leaves(expr)]
+        leaves = self._grid.truths(parts, self._refuse)
+        self._prepared |= zip(map(id, parts), zip(parts, leaves, strict=True), strict=True)
 
     def _leaves(self, expr: Expr) -> Iterator[Expr]:
         """The conditions that DuckDB evaluates for `predicate`, left to right."""
@@ -106,7 +109,8 @@ class Trees:
             arg, wanted, negated = found
             test = Is(self.predicate(arg), wanted)
             return Not(test) if negated else test
-        return self._grid.truths([expr], self._refuse)[0]
+        known = self._prepared.get(id(expr))
+        return known[1] if known else self._grid.truths([expr], self._refuse)[0]
 
     def all_of(self, conditions: Iterable[Condition]) -> Predicate:
         """The predicate that holds where every condition has its truth."""

@@ -52,13 +52,7 @@ class Type:
 
 
 NUMBER, BOOLEAN, NULL, DATE = Type("number"), Type("boolean"), Type("null"), Type("date")
-_KIND = {
-    Kind.CATEGORY: "text",
-    Kind.INTEGER: "number",
-    Kind.NUMBER: "number",
-    Kind.DATE: "date",
-    Kind.BOOLEAN: "boolean",
-}
+_CONST = {"integer": NUMBER, "decimal": NUMBER, "double": NUMBER, "null": NULL, "boolean": BOOLEAN}
 _CASTS = {
     "VARCHAR": "text", "BOOLEAN": "boolean", "DATE": "date", "TIMESTAMP": "date",
     "TIME": "time", "INTERVAL": "interval",
@@ -102,7 +96,7 @@ class Typer:
                 if kind == "text":
                     self._require_characters(expr)
                     return Type("text", len(text))
-                return {"null": NULL, "boolean": BOOLEAN}.get(kind, NUMBER)
+                return _CONST[kind]
             case Call():
                 return self._call(expr)
             case Compare():
@@ -163,6 +157,8 @@ class Typer:
     def _same(self, parts: tuple[Expr, ...], where: str, span: Span | None) -> Type:
         """The common kind of several expressions."""
         types = [self.of(part) for part in parts]
+        if all([t is NUMBER for t in types]):
+            return NUMBER
         known = [t for t in types if t.kind != "null"]
         if not known:
             return NULL
@@ -374,8 +370,14 @@ _MIRROR = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 def column_type(column: Declared) -> Type:
     """The kind of a declared column."""
-    if column.kind is Kind.CATEGORY:
-        if isinstance(column.values[0], int):
+    match column.kind:
+        case Kind.INTEGER | Kind.NUMBER:
             return NUMBER
-        return Type("text", max(len(str(v)) for v in column.values))
-    return Type(_KIND[column.kind])
+        case Kind.CATEGORY if isinstance(column.values[0], int):
+            return NUMBER
+        case Kind.CATEGORY:
+            return Type("text", max(len(str(v)) for v in column.values))
+        case Kind.DATE:
+            return DATE
+        case Kind.BOOLEAN:
+            return BOOLEAN

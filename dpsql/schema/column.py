@@ -148,7 +148,7 @@ class Column:
                 return None
             case Kind.CATEGORY, str() | Real() | Decimal():
                 return self._codes.get(value)
-            case Kind.INTEGER, Real() | Decimal():
+            case Kind.INTEGER, int() | Real() | Decimal():  # the abstract Real takes long to ask
                 return self._integer_code(value)
             case Kind.NUMBER, Real() | Decimal():
                 return self._double_code(value)

@@ -33,6 +33,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Lines: TypeAlias = "tuple[tuple[float | None, ...], ...]"
 Grids: TypeAlias = tuple[Lines, Lines, Lines]
 
+_NUMBERS = (int, float, Decimal)
 _SMALLEST = 1e-10  # what may fail of one interval, before it is shared with that of a mean
 
 
@@ -295,15 +296,15 @@ def _errors(
 
 def _reaching(rows: Sequence[Row], ends: Lines, farther: Callable[..., float]) -> Lines:
     """The ends of intervals, moved out to what is shown where that is a number beyond them."""
-    return tuple(
-        tuple(
-            farther(end, float(value))
-            if end is not None and isinstance(value, int | float | Decimal)
-            else end
-            for end, value in zip(line, row, strict=True)
-        )
-        for line, row in zip(ends, rows, strict=True)
-    )
+    found: list[tuple[float | None, ...]] = []
+    for line, row in zip(ends, rows, strict=True):
+        pairs = zip(line, row, strict=True)
+        moved = [
+            e if e is None or not isinstance(v, _NUMBERS) else farther(e, float(v))
+            for e, v in pairs
+        ]
+        found.append(tuple(moved))
+    return tuple(found)
 
 
 def _column(

@@ -35,8 +35,11 @@ class Charge:
     def __init__(self, ledger: Ledger, before: Balance, earlier: int = 0) -> None:
         self._earlier = earlier
         self._ledger, self._before = ledger, before
-        self._terms = Terms.of(before.grant)
         self._price: Price | None = None
+
+    @property
+    def _terms(self) -> Terms:
+        return Terms.of(self._before.grant)
 
     @functools.cached_property
     def token(self) -> str:

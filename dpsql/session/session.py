@@ -101,6 +101,8 @@ class Session:
     @property
     def ledger(self) -> Ledger:
         """The ledger. Raises NoGrant when its file does not exist: no grant, no answer."""
+        if (known := self._ledger) is not None:
+            return known
         with self._lock:
             if self._ledger is None:
                 path = self.ledger_place
@@ -294,11 +296,10 @@ class Session:
         check_delta(ask, terms.delta)
         drawn = population(self, ask, compiled, settings)
         if settings.backend == "synopsis" or (self._learned.verified and drawn is None):
-            from dpsql.session.synopses.learned import asked as of_synopsis
-            from dpsql.session.synopses.spared import spared
+            from dpsql.session.synopses.spared import answer
 
-            if spared(self, compiled, settings):
-                return of_synopsis(self, ask, bound, compiled, settings, balance)
+            if (release := answer(self, ask, compiled, settings, balance)) is not None:
+                return release
         dataset, grid = bound.dataset, self._grid(bound.dataset)
         project = projection([compiled.workload], settings)
 
@@ -383,8 +384,7 @@ class Session:
                 if isinstance(bound, Bound):
                     require_private(ask, bound.dataset)
                     compiled = compile_bound(bound, self._grid(bound.dataset), params or ())
-                found = bound, compiled
-                self._compiled[known] = found
+                self._compiled[known] = found = bound, compiled
                 if len(self._compiled) > _KEPT:
                     self._compiled.popitem(last=False)
             else:

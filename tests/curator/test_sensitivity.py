@@ -39,6 +39,17 @@ def test_the_matrix_judged_is_the_one_that_is_measured(workload):
         assert [int(x) for block in answers for x in block.ravel()] == column(workload, cell)
 
 
+@pytest.mark.parametrize("neighbours", [ADD, REPLACE])
+@pytest.mark.parametrize("value", [1, -1, 2])
+def test_a_lone_query_moves_by_its_largest_weight(value, neighbours):
+    domain = Domain(("a",), (3,))
+    where = Leaf(domain, np.array([TRUE, FALSE, TRUE], np.uint8))
+    everyone = (Grouping((), np.zeros(1, np.int64)),)
+    for table in (None, Table(domain, np.array([value, 1, 0], np.int64))):
+        query = Workload(domain, (Block(where, (Weight((Term(ALWAYS, table),)),), everyone),))
+        assert_exact(sensitivity(query, neighbours, 1), brute(query, neighbours))
+
+
 @settings(deadline=None, max_examples=150, derandomize=True)
 @given(st.one_of(workloads(), workloads(WIDE)), st.sampled_from([ADD, REPLACE]))
 def test_small_workloads_have_their_exact_sensitivity(workload, neighbours):

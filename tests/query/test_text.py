@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpsql.errors import Refused
+from dpsql.query.describe import _AFTER_WHERE
 from dpsql.query.expr import Span
 from dpsql.query.text import MAX_LENGTH, Text
 
@@ -59,6 +60,12 @@ def test_what_stands_in_a_call_is_found_through_comments_and_quotes() -> None:
 def test_a_clause_is_left_out_up_to_the_next_one(sql: str, without: str) -> None:
     until = frozenset({"GROUP", "LIMIT", "UNION", "SELECT"})
     assert Text(sql).without("WHERE", until) == without
+
+
+def test_words_that_begin_and_end_clauses_are_keywords_to_duckdb() -> None:
+    """Only these are looked at when a clause is left out."""
+    found = Text(" ".join(["WHERE", *sorted(_AFTER_WHERE)])).tokens
+    assert [token.kind for token in found] == ["keyword"] * (1 + len(_AFTER_WHERE))
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from dpsql.query.estimators import Count, Estimator, Mean, Spread, Sum
 from dpsql.query.expr import Call, Cast, Const, Expr, Op, Slot
 
 _ONE = Fraction(1)
+_EVERYWHERE = (-math.inf, math.inf)
 _SAFE = 1 << 62
 _HIGHEST_POWER = 4
 _ROUNDED = 1e-9  # of a unit, which floats may lack
@@ -348,8 +349,9 @@ class Answers:
                     low, high = -(-low // factor), high // factor
             low, high = np.fmin(low, shown), np.fmax(high, shown)
             told = np.array([low, high] if rows else [units(low, unit), units(high, unit)], float)
-            least, most = ends  # np.clip takes five times as long
-            return tuple(np.minimum(np.maximum(told, least), most))
+            if ends != _EVERYWHERE:  # np.clip takes five times as long
+                told = np.minimum(np.maximum(told, ends[0]), ends[1])
+            return told[0], told[1]
 
         exact = (noisy, factor) if rows else self._whole(form)
         value, parts = np.maximum(over(*exact), ends[0]), frozenset([_name(form)])
@@ -393,5 +395,5 @@ class Answers:
         return Uncertain(value, gradient, bounds, frozenset([spread]), doubtful=middle.doubtful)
 
 
-def _name(form: Form) -> frozenset[tuple[int, Fraction]]:
-    return frozenset((w, c) for w, c in form.items() if c != 0)
+def _name(form: Form) -> frozenset[tuple[int, int, int]]:
+    return frozenset([(w, *c.as_integer_ratio()) for w, c in form.items() if c])  # soon hashed

@@ -37,34 +37,33 @@ def estimate(
     They are made of `shown` where that is given, what was made of the noisy answers; which of them
     are NULL is told by the noisy ones, or by what is shown having no rows.
     """
-    answers = Answers(noisy, noise, select.estimators, factors, clamp)
-    if shown is not None:
-        noisy = shown
-    values = answers if shown is None else Answers(noisy, noise, select.estimators, factors, clamp)
+    if shown is None:
+        shown = noisy
+
+    def known(of: NDArray[np.int64], slot: str) -> Uncertain:
+        value = Answers(of, noise, select.estimators, factors, clamp).of(Slot(slot))
+        assert value is not None
+        return value
+
     found = []
     for index, estimator in enumerate(select.estimators):
-        slot = Slot(f"a{index}")
         match estimator:
             case Count(weight=weight):
-                counts = nearest(noisy[:, weight], factors[weight]).astype(np.int64)
+                counts = nearest(shown[:, weight], factors[weight]).astype(np.int64)
                 found.append(Values("BIGINT", np.maximum(counts, 0) if clamp else counts))
             case Sum(weight=weight, unit=unit, type=type_):
                 if estimator.exact:
-                    found.append(_sum(nearest(noisy[:, weight], factors[weight]), unit, type_))
+                    found.append(_sum(nearest(shown[:, weight], factors[weight]), unit, type_))
                 else:
-                    found.append(Values("DOUBLE", _known(values.of(slot)).value))
+                    found.append(Values("DOUBLE", known(shown, f"a{index}").value))
             case Mean() | Spread():
-                doubtful, value = _known(answers.of(slot)).doubtful, _known(values.of(slot))
+                doubtful = known(noisy, f"a{index}").doubtful
+                value = known(shown, f"a{index}")
                 assert doubtful is not None
                 null = doubtful(confidence) | ~np.isfinite(value.value)
                 low, high = value.clip
                 found.append(Values("DOUBLE", np.clip(np.nan_to_num(value.value), low, high), null))
     return found
-
-
-def _known(value: Uncertain | None) -> Uncertain:
-    assert value is not None
-    return value
 
 
 def _sum(whole: NDArray[Any], unit: Fraction, type_: str) -> Values:

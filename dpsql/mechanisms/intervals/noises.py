@@ -196,7 +196,7 @@ class Bounded:
     def half(self, form: Mapping[int, Fraction], level: float) -> Fraction:
         if len(form) == 1:
             (only,) = form.values()
-            return abs(only) * self.most
+            return Fraction(abs(only.numerator) * self.most, only.denominator)
         return self.most * sum((abs(c) for c in form.values()), Fraction(0))
 
     def reach(self, level: float, terms: int) -> float:

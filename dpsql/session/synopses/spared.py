@@ -8,16 +8,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpsql.accounting.purse import Balance
 from dpsql.planner import Terms
 from dpsql.query.compile import Compiled
+from dpsql.query.parse import Ask
+from dpsql.release import Release
 from dpsql.session.build import widest
 from dpsql.session.reuse.wanted import wanted
 from dpsql.session.settings import Settings
+from dpsql.session.synopses.learned import asked
 from dpsql.session.synopses.passed import again
 from dpsql.session.synopses.picked import fitting, outlook, refused
 
 if TYPE_CHECKING:
     from dpsql.session.session import Session
+
+
+def answer(
+    session: Session, ask: Ask, compiled: Compiled, settings: Settings, balance: Balance
+) -> Release | None:
+    """The answer of a synopsis to a statement that is asked of one; None for others.
+
+    Raises as `learned.asked` does.
+    """
+    if not spared(session, compiled, settings):
+        return None
+    return asked(session, ask, compiled.bound, compiled, settings, balance)
 
 
 def spared(session: Session, compiled: Compiled, settings: Settings) -> bool:
