@@ -105,8 +105,9 @@ class ListedColumns:
             if rough < len(root):
                 found[part] += _squares(root[rough:], self.columns[:, part])
         doubt = 2 * float(errors[rough - 1]) * _SINGLE if rough else 0.0
-        least = math.sqrt(float(found.max())) - doubt
-        worst = np.flatnonzero(found >= max(least, 0.0) ** 2)
+        most = float(found.max())
+        least = max(math.sqrt(most) - doubt, 0.0) ** 2
+        worst = np.flatnonzero(found >= min(least, most))  # without doubt its root may round up
         for some in np.array_split(worst, -(-len(worst) * len(root) // _BLOCK)):
             found[some] = _squares(root, self.columns[:, some])
         return found, (math.sqrt(float(found[worst].max())) + float(errors[-1]) * EPS) ** 2
