@@ -46,9 +46,9 @@ def least(
             return point, step
         found = _advanced(at, point, -_direction(point, pairs, first))
         if found is None:
-            if not pairs:  # as near as floats tell
+            if len(pairs) < _PAIRS:  # as near as floats tell
                 return point, step
-            pairs = []  # they tell of a curvature that is not that of here
+            pairs = []  # of a curvature that is not that of here
             continue
         moved, turned = found.x - point.x, found.gradient - point.gradient
         inner = float(moved @ turned)

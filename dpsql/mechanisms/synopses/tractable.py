@@ -19,7 +19,7 @@ import numpy as np
 from dpsql.domain import Domain
 from dpsql.mechanisms.synopses.ascent import cells, centred
 from dpsql.mechanisms.synopses.entropy import fitted
-from dpsql.mechanisms.synopses.junction import CELLS, Entangled, Floats
+from dpsql.mechanisms.synopses.junction import CELLS, Entangled, Floats, Names
 from dpsql.mechanisms.synopses.layout import Layout, layout
 from dpsql.mechanisms.synopses.noisy import NoisyTable, total
 
@@ -40,7 +40,8 @@ def tractable(
     told: dict[NoisyTable, float] | None = None
     while sum((place := layout(domain, list(taken), _ANY)).tree.cells) > most:
         told = _told(domain, listed) if told is None else told
-        for gone in _least(place, told, most) or [max(taken, key=lambda t: t.values.size).names]:
+        going: list[Names] = [*_least(place, told, most)]
+        for gone in going or [max(taken, key=lambda t: t.values.size).names]:
             for table in [t for t in taken if set(gone) <= set(t.names)]:
                 del taken[table]
     if told is not None:

@@ -351,7 +351,7 @@ def test_a_column_of_one_value_has_no_say_in_the_weight_of_the_guess(size):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_fit_to_tables_of_other_classes_ends(seed):
+def test_a_fit_to_tables_of_other_classes_comes_near(seed):
     """Of one column, told so exactly that potentials are thousands: where pairs of steps tell of a
     curvature that is another by now, no step along them gains."""
     draw = np.random.default_rng(seed)
@@ -362,4 +362,4 @@ def test_a_fit_to_tables_of_other_classes_ends(seed):
         classes = numbered(draw.integers(0, 3, domain.sizes[0])).of
         values = np.bincount(classes, weights=rows) + 0.5 * draw.normal(size=classes.max() + 1)
         tables.append(NoisyTable(("a",), (classes,), values, 0.25))
-    assert fitted(domain, 100_000.0, tables).ended
+    assert fitted(domain, 100_000.0, tables).away < 0.5
