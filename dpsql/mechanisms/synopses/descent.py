@@ -45,8 +45,11 @@ def least(
         if point.gap <= gap:
             return point, step
         found = _advanced(at, point, -_direction(point, pairs, first))
-        if found is None:  # as near as floats tell
-            return point, step
+        if found is None:
+            if len(pairs) < _PAIRS:  # as near as floats tell
+                return point, step
+            pairs = []  # of a curvature that is not that of here
+            continue
         moved, turned = found.x - point.x, found.gradient - point.gradient
         inner = float(moved @ turned)
         if inner > 0:

@@ -218,12 +218,16 @@ def weight(total: float, tables: Sequence[NoisyTable], guesses: Sequence[Floats]
     """tau of an order, by the misfits of its tables beside what is guessed: their chances."""
     squares, noise, means = [], [], []
     for table, chances in zip(tables, guesses, strict=True):
+        if not table.spread:  # of a column of one value, which says nothing
+            continue
         guess, part = total * chances, table.spread / table.variance
         seen = ... if table.seen is None else table.seen
         misfit = centred(guess) - table.values if table.centred else guess - table.values
         squares.append((misfit**2)[seen].reshape(-1))
         means.append((part * guess)[seen].reshape(-1))
         noise.append(np.full(means[-1].size, table.spread))
+    if not squares:
+        return _MOST
     square, mean, own = (np.concatenate(some) for some in (squares, means, noise))
     low, high = min(max(_LEAST, 1 / total), _MOST), _MOST
     for _ in range(_BISECTIONS):

@@ -58,9 +58,11 @@ class Growth:
 
 
 def rooted(domain: Domain, first: Stored, most: int = JUNCTION) -> Growth:
-    """The fit to a first release, on a junction tree of `most` cells at most."""
+    """The fit to a first release, on a junction tree of `most` cells at most, or twice as many as
+    single columns have."""
     every = tuple(tables(domain, first))
-    kept = fittable(domain, every, most)
+    alone = sum(table.values.size for table in every if len(table.names) == 1)
+    kept = fittable(domain, every, max(most, min(2 * alone, JUNCTION)))
     if first.chosen is not None:
         base = chosen(domain, first.chosen)
     else:

@@ -210,7 +210,7 @@ def summed(table: Floats, names: Sequence[str], onto: Iterable[str]) -> Floats:
 
 
 def without(table: Floats, gone: tuple[int, ...]) -> Floats:
-    """The sums of a table along some axes, ascending, which go."""
+    """The sums of a table along some axes, ascending, which go; the table itself for no axis."""
     runs, shape = _runs(table.shape, gone)
     for run in runs:
         table = _flat(table.reshape(run))
@@ -243,7 +243,7 @@ def _flat(table: Floats) -> Floats:
     """
     _, many, after = table.shape
     if many == 1:
-        return table[:, 0]
+        return table[:, 0].copy()  # the table may be changed in place
     if after <= _SHORT and many * after <= _LONG:
         found: Floats = table.reshape(-1, many * after) @ _gathering(many, after)
         return found

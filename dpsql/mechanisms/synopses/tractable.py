@@ -3,8 +3,8 @@
 A pair of columns that no table has together any more leaves a clique of c cells as two of c / m
 and c / n, for m and n atoms. What its tables tell beyond single columns is lost to the fit. So that
 pair goes which tells least for the logarithm of what is saved, as far as that is wanted, until the
-tree is small enough; then those that tell most come back where there is room. Only released values
-have a say.
+tree is small enough, and of single columns those of most values; then tables that tell most come
+back where there is room. Only released values have a say.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import numpy as np
 from dpsql.domain import Domain
 from dpsql.mechanisms.synopses.ascent import cells, centred
 from dpsql.mechanisms.synopses.entropy import fitted
-from dpsql.mechanisms.synopses.junction import CELLS, Entangled, Floats
+from dpsql.mechanisms.synopses.junction import CELLS, Entangled, Floats, Names
 from dpsql.mechanisms.synopses.layout import Layout, layout
 from dpsql.mechanisms.synopses.noisy import NoisyTable, total
 
 Pair: TypeAlias = tuple[str, str]
 
-_ANY = 1 << 1000  # cells of a tree that is looked at, not summed
+_ANY = 1 << 10_000  # cells of a tree that is looked at, not summed
 _FAR, _PART = 1 << 10, 16  # times too large, and of the pairs of a clique at once, until it is not
 _BACK = 64
 
@@ -40,8 +40,9 @@ def tractable(
     told: dict[NoisyTable, float] | None = None
     while sum((place := layout(domain, list(taken), _ANY)).tree.cells) > most:
         told = _told(domain, listed) if told is None else told
-        for pair in _least(place, told, most):
-            for table in [t for t in taken if set(pair) <= set(t.names)]:
+        going: list[Names] = [*_least(place, told, most)]
+        for gone in going or [max(taken, key=lambda t: t.values.size).names]:
+            for table in [t for t in taken if set(gone) <= set(t.names)]:
                 del taken[table]
     if told is not None:
         left = sorted((t for t in listed if t not in taken), key=told.__getitem__, reverse=True)
@@ -55,20 +56,18 @@ def tractable(
 
 
 def _least(place: Layout, told: dict[NoisyTable, float], most: int) -> list[Pair]:
-    """The pairs that tell least for what is saved without them."""
+    """The pairs that tell least for what is saved without them; none of single columns."""
     tree, every = place.tree, sum(place.tree.cells)
     lost: dict[Pair, float] = {}
     for table in place.homes:
         for pair in itertools.combinations(table.names, 2):
             lost[pair] = lost.get(pair, 0.0) + told[table]
-    if not lost:
-        raise Entangled(f"single columns have more than {most:,} cells")
     shares = dict.fromkeys(lost, 0.0)  # of all cells, those of the cliques that have the pair
     for clique, many in zip(tree.cliques, tree.cells, strict=True):
         for pair in itertools.combinations(clique, 2):
             if pair in shares:
                 shares[pair] += many / every
-    wanted = math.log(every / most)
+    wanted = math.log(every) - math.log(most)
 
     def each(pair: Pair) -> float:
         m, n = tree.shape(pair)
@@ -87,7 +86,7 @@ def _told(domain: Domain, tables: Sequence[NoisyTable]) -> dict[NoisyTable, floa
     except ValueError:
         rows = 0.0
     ones = [table for table in tables if len(table.names) == 1]
-    state = fitted(domain, rows, ones).state
+    state = fitted(domain, rows, ones, most=_ANY).state  # columns by themselves
     alone: dict[str, Floats] = {}
     found = {}
     for table in tables:

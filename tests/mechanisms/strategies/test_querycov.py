@@ -130,6 +130,14 @@ def test_bounds_of_listed_columns_are_never_below_the_truth(size: float, apart: 
     assert seen.columns.shape[0] == 40
 
 
+def test_the_longest_column_is_looked_at_again_however_its_root_is_rounded() -> None:
+    """Where all rows are in double precision, there is no doubt to make up for it."""
+    columns, rng = ListedColumns(_workload(12, 300, 9)), np.random.default_rng(8)
+    for size in np.geomspace(1e5, 1e9, 60):
+        half = rng.normal(size=(12, 12)) * size
+        assert columns(half.T @ half).columns.shape[0] == 12
+
+
 def test_few_columns_are_looked_at_in_double_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     """Though a few directions have next to no noise: of all rows those, and all of the worst."""
     rng, looked = np.random.default_rng(8), [0]

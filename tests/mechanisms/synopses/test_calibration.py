@@ -7,18 +7,18 @@ import pytest
 
 from dpsql.mechanisms.synopses import calibration
 from dpsql.mechanisms.synopses.calibration import Calibration
-from dpsql.mechanisms.synopses.junction import Floats, Names, aligned, summed, tree, without
+from dpsql.mechanisms.synopses.junction import Floats, Names, Tree, aligned, summed, tree, without
 
 SIZES = dict(zip("abcdefgh", (3, 4, 2, 5, 3, 2, 4, 3), strict=True))
 SCOPES = tuple(map(tuple, ["abc", "bcd", "de", "df", "gh", "ab", "d", "h", "b"]))
 TREE = tree(SIZES, SCOPES)
 
 
-def dense(factors: dict[Names, Floats]) -> tuple[Floats, float]:
+def dense(factors: dict[Names, Floats], found: Tree) -> tuple[Floats, float]:
     """The product over all columns, and the logarithm of its sum."""
-    logs = np.zeros(TREE.shape(SIZES))
+    logs = np.zeros(found.shape(found.sizes))
     for names, table in factors.items():
-        logs = logs + aligned(table, names, tuple(SIZES))
+        logs = logs + aligned(table, names, tuple(found.sizes))
     top = float(logs.max())
     chances = np.exp(logs - top)
     return chances / chances.sum(), top + math.log(chances.sum())
@@ -26,12 +26,13 @@ def dense(factors: dict[Names, Floats]) -> tuple[Floats, float]:
 
 def check(found: Calibration) -> None:
     """All that it knows, by brute force."""
-    whole, mass = dense(found.factors)
+    own, names = found.tree, tuple(found.tree.sizes)
+    whole, mass = dense(found.factors, own)
     assert found.mass == pytest.approx(mass, rel=1e-12, abs=1e-12)
-    for at, clique in enumerate(TREE.cliques):
-        assert np.abs(found.beliefs[at] - summed(whole, tuple(SIZES), clique)).max() <= 1e-12
-        if TREE.parents[at] >= 0:
-            shared = summed(whole, tuple(SIZES), TREE.separators[at])
+    for at, clique in enumerate(own.cliques):
+        assert np.abs(found.beliefs[at] - summed(whole, names, clique)).max() <= 1e-12
+        if own.parents[at] >= 0:
+            shared = summed(whole, names, own.separators[at])
             assert np.abs(found.shared[at] - shared).max() <= 1e-12
 
 
@@ -64,6 +65,25 @@ def test_a_calibration_that_goes_on_is_that_of_the_product(
             same = [at for at, root in enumerate(TREE.roots) if root == TREE.roots[home]]
             assert going.renewed() == same
     assert (sums[0] > 1) == (far == 1000.0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_calibration_goes_on_on_any_tree(seed: int) -> None:
+    """Also where columns have one value, so that a clique is what it shares; the one before stays
+    as it was at each step."""
+    draw = np.random.default_rng(seed)
+    names = tuple("abcdef")[: draw.integers(2, 7)]
+    drawn = [tuple(n for n in names if draw.random() < 0.45) or names[:1] for _ in range(6)]
+    used = [name for name in names if any(name in scope for scope in drawn)]
+    small = tree({name: int(draw.choice([1, 1, 2, 4])) for name in used}, drawn)
+    going = Calibration(small, {})
+    for _ in range(8):
+        before, going = going, going.copied()
+        for _ in range(3):
+            scope = drawn[draw.integers(6)]
+            going.multiply(scope, draw.normal(size=small.shape(scope)))
+            check(going)
+        check(before)
 
 
 def test_many_small_rises_are_summed_anew_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

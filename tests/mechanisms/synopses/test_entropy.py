@@ -19,6 +19,7 @@ from dpsql.mechanisms.synopses.folded import Folded, functions
 from dpsql.mechanisms.synopses.junction import CELLS
 from dpsql.mechanisms.synopses.layout import layout
 from dpsql.mechanisms.synopses.noisy import NoisyTable, linear, single, total, whole
+from dpsql.query.linear import numbered
 
 DOMAIN = Domain(("a", "b", "c"), (3, 4, 2))
 
@@ -326,3 +327,39 @@ def test_tables_of_all_pairs_are_fitted_to_the_end(stddev, margins_off):
         tables.append(replace(table, centred=margins_off))
     fit = fitted(domain, 20_000.0, tables, steps=300)
     assert fit.ended and fit.orders[0].steps <= 1
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_a_column_of_one_value_has_no_say_in_the_weight_of_the_guess(size):
+    """Its centred tables are 0, and have no noise: what others tell of each other decides."""
+    domain = Domain(tuple("abc"), (4, size, 3))
+    rows = 10_000 * np.random.default_rng(3).dirichlet(np.full(12, 0.3)).reshape(4, 1, 3)
+    taus = []
+    for sets in (["a", "c", "ac"], ["a", "b", "c", "ab", "ac", "abc"]):
+        tables = []
+        for names in map(tuple, sets):
+            kept = [at for at, name in enumerate("abc") if name in names]
+            values = np.repeat(rows, size, axis=1) / size
+            values = values.sum(axis=tuple(at for at in range(3) if at not in kept))
+            tables.append(replace(whole(domain, names, centred(values), 9.0), centred=True))
+        with np.errstate(all="raise"):
+            fit = fitted(domain, 10_000.0, tables)
+        taus.append({order.columns: order.tau for order in fit.orders})
+    assert fit.ended and taus[0][2] < 0.9
+    if size == 1:
+        assert taus[1][1] == pytest.approx(taus[0][1]) and taus[1][2] == pytest.approx(taus[0][2])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_fit_to_tables_of_other_classes_comes_near(seed):
+    """Of one column, told so exactly that potentials are thousands: where pairs of steps tell of a
+    curvature that is another by now, no step along them gains."""
+    draw = np.random.default_rng(seed)
+    domain = Domain(("a",), (int(draw.integers(3, 7)),))
+    rows = np.bincount(np.minimum(draw.geometric(0.6, 100_000), domain.sizes[0]) - 1)
+    tables = []
+    for _ in range(6):
+        classes = numbered(draw.integers(0, 3, domain.sizes[0])).of
+        values = np.bincount(classes, weights=rows) + 0.5 * draw.normal(size=classes.max() + 1)
+        tables.append(NoisyTable(("a",), (classes,), values, 0.25))
+    assert fitted(domain, 100_000.0, tables).away < 0.5

@@ -11,6 +11,7 @@ import pytest
 from dpsql.accounting.ledger import Ledger
 from dpsql.errors import UsageError
 from dpsql.session import Session
+from dpsql.session.synopses import held
 
 FLAGS = [f"f{at}" for at in range(60)]
 BIG = ["f0", "x", "y"]
@@ -76,3 +77,17 @@ def test_who_has_a_name_that_is_taken_is_said(session: Session) -> None:
     session.synopses.create("main", BIG, rho=0.1)
     with pytest.raises(UsageError, match=r"which alice bought: .*, or drop it first"):
         session.synopses.create("main", BIG, rho=0.1)
+
+
+def test_what_learns_may_have_columns_of_more_values_than_a_fit_that_grows(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 302 values: all columns are fitted, and it goes on learning."""
+    monkeypatch.setattr(held, "FIRST", 200)
+    session.synopses.create("main", ["f0", "x"], ways=1, method="pmw", rho=5.0)
+    asked = {"backend": "synopsis", "strict": False}
+    (row,) = session.answer("SELECT COUNT(*) FROM wide WHERE f0 AND x < 150", **asked).rows
+    assert abs(row[0] - 1250) < 100
+    sql = "SELECT COUNT(*) FROM wide WHERE f0 AND x IN (0, 2, 4, 6)"
+    release = session.answer(sql, backend="synopsis")
+    assert release.backend == "synopsis" and len(session.synopses.export("main", 50).rows) == 50
