@@ -65,7 +65,7 @@ class Several:
     def _find(self, family: Family, size: int) -> _Found | None:
         """The queries of a family in the table that tells them best; None where they are in none.
 
-        The mean of the variances decides, and the first of those that are equal.
+        The sum of the variances decides, and the first of those that are equal.
         """
         best: _Found | None = None
         least = math.inf
@@ -78,9 +78,9 @@ class Several:
             query, times = told
             order = own.origin  # in which values are kept
             found = _Found(at, query[order], times[order] * own.factor)
-            mean = float(found.added(found.times**2, size).mean()) * self._variances[at]
-            if mean < least:
-                best, least = found, mean
+            total = float(found.added(found.times**2, size).sum()) * self._variances[at]
+            if total < least:  # there may be no group of which to take the mean
+                best, least = found, total
         return best
 
     def spreads(self, workload: Workload) -> tuple[Spread, ...]:

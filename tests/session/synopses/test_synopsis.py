@@ -290,6 +290,7 @@ def test_what_cannot_be_made_is_said_and_nothing_is_charged(
     assert session.ledger.dump() == before
 
 
+@pytest.mark.parametrize("questions", [1000])  # as many as usual
 def test_gates_as_accurate_as_was_asked(session: Session) -> None:
     session.synopses.create("main", COLUMNS, rho=2.0, method="pmw", ways=1, accuracy=60)
     (synopsis,) = session.synopses.listed()

@@ -42,6 +42,7 @@ def planned(session: Session, **given: Any) -> Release:
     return session.synopses.create("main", COLUMNS, explain=True, **{**MADE, **given})
 
 
+@pytest.mark.parametrize("questions", [1000])  # as many as usual
 @pytest.mark.parametrize("gate", ["exponential", "laplace"])
 def test_an_accuracy_holds_to_the_last_gate_and_leaves_as_many_as_are_paid(
     session: Session, gate: Any
