@@ -81,12 +81,10 @@ def test_a_table_answers_in_whatever_order_its_columns_stand(order):
             assert answers.shown.tolist() == true.tolist()
 
 
-@pytest.mark.filterwarnings("error")
 def test_of_no_groups_there_is_nothing_to_know() -> None:
     asked = workload("SELECT age, COUNT(*) FROM town WHERE age = 1 AND age = 2 GROUP BY age")
     (spread,) = Several(released()).spreads(asked)
     assert asked.size == 0 and spread.covariance.shape == (0, 1, 1)
-
 
 
 @pytest.mark.parametrize(
