@@ -351,7 +351,7 @@ def _show(text: Text, found: list[Token]) -> Show:
         return Show("tables")
     if len(found) == 3 and found[1].word == "SYNOPSIS":
         return Show("synopsis", _span(found[2]), _unquote(found[2]))
-    if len(found) != 2:
+    if len(found) != 2 or found[1].word == "SYNOPSIS":
         raise text.refusal(
             "a SHOW of something else",
             Span(found[0].start, found[-1].end),

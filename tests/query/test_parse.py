@@ -129,6 +129,7 @@ def test_options_are_cut_and_leave_every_place_as_it_was(
         ("RESET epsilon rho", "a RESET of more than one setting"),
         ("SHOW", "a SHOW of something else"),
         ("SHOW TABLES FROM x", "a SHOW of something else"), 
+        ("SHOW SYNOPSIS", "a SHOW of something else"),
         ("DESCRIBE SELECT 1", "DESCRIBE of something other than a dataset"),
         ("EXPLAIN", "EXPLAIN without a statement"), ("EXPLAIN ANALYZE SELECT 1", "EXPLAIN ANALYZE"),
         ("EXPLAIN (FORMAT json) SELECT 1", "EXPLAIN takes no options"),

@@ -297,6 +297,7 @@ def sums(own: Family, asked: Family) -> tuple[Ints, Floats] | None:
     counted = of_group >= 0
     found[own.origin[met[counted]]] = asked.origin[of_group[counted]]
     scale = Fraction(asked.factor, own.factor)
-    ratios = zip(of_asked[counted].tolist(), of_own[counted].tolist(), strict=True)
-    times[own.origin[met[counted]]] = [float(Fraction(a, b) * scale) for a, b in ratios]
+    ratios = [*zip(of_asked[counted].tolist(), of_own[counted].tolist(), strict=True)]
+    known = {(a, b): float(Fraction(a, b) * scale) for a, b in set(ratios)}  # mostly one
+    times[own.origin[met[counted]]] = [known[ratio] for ratio in ratios]
     return found, times

@@ -39,14 +39,16 @@ def described(session: Session, dataset: Dataset, synopsis: Synopsis) -> Iterato
     archive = session._earlier.archive(session.ledger, dataset.name, synopsis.snapshot)
     archive.refresh()
     current = session._snapshot(dataset) == synopsis.snapshot
+    gone = lost(session, dataset, synopsis)
     yield "dataset", dataset.name
     yield "method", f"{synopsis.method}: {_METHODS.get(synopsis.method, 'unknown')}"
     yield "bought by", f"{synopsis.user}, {shown(synopsis.at)}"
     yield "asked by", whom(synopsis)
-    yield "current", "yes" if current else "no: the data changed since, so it answers nothing"
+    said = "yes" if current else "no: the data changed since, so it answers nothing"
+    yield "current", "no: what was measured for it is lost; drop it" if gone else said
     yield "columns", ", ".join(synopsis.columns)
     yield from _tables(session, dataset, synopsis, archive)
-    if synopsis.method in ONLINE:
+    if synopsis.method in ONLINE and not gone:
         yield from _gates(session, dataset, synopsis)
     yield "to read it", _reading(session, dataset, synopsis, archive)
 
@@ -58,12 +60,27 @@ def whom(synopsis: Synopsis) -> str:
     return ", ".join(dict.fromkeys((synopsis.user, *synopsis.users)))
 
 
+def lost(session: Session, dataset: Dataset, synopsis: Synopsis) -> bool:
+    """Whether nothing is kept of what was measured for it, as where its buyer's process ended
+    between the charge and that."""
+    place = session.ledger, dataset.name, synopsis.snapshot
+    archive, others = session._earlier.archive(*place), session._earlier.others(*place)
+    archive.refresh()
+    return not any(archive.stored(seq) or others.stored(seq) for seq in synopsis.charges)
+
+
 def _tables(
     session: Session, dataset: Dataset, synopsis: Synopsis, archive: Archive
 ) -> Iterator[Item]:
     """Its tables, with the errors of those that this user has paid for, or its database."""
-    sets, hidden = list(synopsis.sets), synopsis.rounds
+    sets, hidden, told = list(synopsis.sets), synopsis.rounds, list[str]()
     for stored in filter(None, map(archive.stored, archive.held(synopsis.charges))):
+        if stored.tabled is None and stored.picked is None and synopsis.method == "pmw":
+            told += [
+                f"{', '.join(names)}: {len(family.origin):,} cells, which a question told apart"
+                for family in stored.families
+                if (names := tuple(c for c in synopsis.columns if c in family.classes)) not in sets
+            ]
         if stored.picked is not None and hidden:
             chosen = stored.families[len(synopsis.columns) :]
             listed = [tuple(c for c in synopsis.columns if c in f.classes) for f in chosen]
@@ -77,8 +94,10 @@ def _tables(
             )
     for names in sets[:SHOWN]:
         yield "table", _table(session, dataset, synopsis, archive, names)
-    if len(sets) > SHOWN:
-        yield "table", f"and {len(sets) - SHOWN:,} more"
+    for line in told[: max(SHOWN - len(sets), 0)]:
+        yield "table", line
+    if (more := len(sets) + len(told) - SHOWN) > 0:
+        yield "table", f"and {more:,} more"
     if hidden:
         yield "table", f"and {hidden:,} more, which are told to whoever has read it"
 

@@ -219,7 +219,7 @@ class Synopses:
         """The synopses that this user may ask, as a table: of a dataset, or of all private ones."""
         from dpsql.accounting.events import PICO
         from dpsql.session import tell
-        from dpsql.session.synopses.described import in_epsilon, whom
+        from dpsql.session.synopses.described import in_epsilon, lost, whom
 
         rows = list[tuple[Any, ...]]()
         for declared in self._declared(dataset):
@@ -229,14 +229,16 @@ class Synopses:
                 (
                     declared.name, s.name, ", ".join(s.columns), len(s.sets) + s.rounds, s.method,
                     s.updates, in_epsilon(self._session, declared, s.rho) if s.updates else None,
-                    s.rho / PICO if s.updates else None, s.user, s.at, whom(s), s.snapshot == now,
+                    s.rho / PICO if s.updates else None, s.user, s.at, whom(s),
+                    s.snapshot == now and not lost(self._session, declared, s),
                 )
                 for s in mine
             ]  # fmt: skip
         types = ("VARCHAR", "VARCHAR", "VARCHAR", "BIGINT", "VARCHAR", "BIGINT", "DOUBLE",
                  "DOUBLE", "VARCHAR", "VARCHAR", "VARCHAR", "BOOLEAN")  # fmt: skip
         stale = any(not row[-1] for row in rows)
-        notes = ("the data changed since: what is not current answers nothing",) if stale else ()
+        why = "the data changed since, or what was measured is lost"
+        notes = (f"{why}: what is not current answers nothing",) if stale else ()
         if not rows:
             on = "" if dataset is None else f" of {dataset}"
             notes = (

@@ -89,6 +89,8 @@ def test_where_the_table_is_too_large_what_the_question_tells_apart_is_learnt(
     answer = uneven.answer(sql, backend="synopsis")
     (synopsis,) = uneven.synopses.listed()
     assert synopsis.updates == 3 and len(synopsis.charges) == 2 and within(answer)
+    items = [item for *_, item in uneven.synopses.described("main").rows]
+    assert "sex, region: 4 cells, which a question told apart" in items
     assert "has learnt it" in str(answer.notes) and spent(uneven) - paid <= synopsis.rho + 1
     truth = {"male": 5_000, "female": 0, "n": 20_000 if "=" in sql and "(sex" in sql else 5_000}
     for row in answer.rows:

@@ -153,6 +153,12 @@ def test_a_run_that_is_stopped_was_paid_and_tells_nothing(
     assert "charged" in str(told.value.__notes__)
     assert 0.097e12 <= spent(session) <= 0.1e12
     assert "is lost: drop it" in session.answer(TOLD, backend="synopsis").notes[0]
+    listed, items = (
+        session.synopses.shown(),
+        {k: v for _, k, v in session.synopses.described("main").rows},
+    )
+    assert not listed.rows[0][listed.columns.index("current")]
+    assert "is lost" in listed.notes[0] and "is lost; drop it" in items["current"]
     session.synopses.drop("main")
     create(session)
 

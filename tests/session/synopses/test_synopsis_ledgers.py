@@ -151,4 +151,11 @@ def test_what_is_left_of_damaged_releases_is_fitted_and_nothing_else_breaks(
                     ask()
             else:
                 ask()
+        listed, items = (
+            alice.synopses.shown(),
+            {k: v for _, k, v in alice.synopses.described("main").rows},
+        )
+        assert listed.rows[0][listed.columns.index("current")] == (lost != "1")
+        assert items["current"].startswith("no: what was measured" if lost == "1" else "yes")
+        assert ("updates" in items) == (lost != "1")
         assert spent(alice) == paid
