@@ -36,7 +36,7 @@ from dpsql.mechanisms.threads import one_thread
 VERSION = 3
 FIRST = 1 << 19  # cells of a junction tree that is to grow: a step goes through all of them
 CELLS = 1 << 17  # by which it grows at most
-WORK, TABLE = 3 << 17, 1 << 10  # cells that are gone through for an update; so many a table costs
+WORK, TABLE = 5 << 16, 1 << 10  # cells that are gone through for an update; so many a table costs
 STEPS = 8
 FAR = 1.0  # standard errors from the best fit that are told of
 
