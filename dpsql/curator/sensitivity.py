@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpsql.curator.columns import Moved
 from dpsql.curator.norms import one_cell
 from dpsql.errors import UsageError
 from dpsql.query.linear import MAX_WEIGHT, Workload
@@ -45,8 +44,6 @@ def sensitivity(workload: Workload, neighbours: Neighbours, max_rows: int) -> Se
     if heaviest > 2 * MAX_WEIGHT:
         raise UsageError(f"a weight of {heaviest:,} is above the largest, {2 * MAX_WEIGHT:,}")
     match neighbours:
-        case Neighbours.ADD_REMOVE if heaviest <= 1 and workload.size == 1:
-            found = Moved(1, 1, 1)  # a row is counted once, or not
         case Neighbours.ADD_REMOVE:
             found = one_cell(workload)
         case Neighbours.REPLACE_ONE:

@@ -1,8 +1,8 @@
 """The dual of `entropy` climbed by one table at a time: information projection, with replay.
 
 Each step gives a table the best potential that it can have beside the others'; the table that is
-furthest off goes next. No step is wrong by its length, as one of a descent may be, and it takes two
-sums over the junction tree at most.
+furthest off goes next. No step is wrong by its length, as one of a descent may be, and it goes
+through what hangs together with its table once, and once more to see how far all are off.
 """
 
 from __future__ import annotations
@@ -74,13 +74,11 @@ class Climb:
             self._step(table, self._rows[table] / self.total)
         return float(self._gaps.sum())
 
-    def chances(self, table: NoisyTable) -> Floats:
-        """The chances of a table's cells; of the others nothing is summed."""
-        return self._chances(table, self.calibration)
-
-    def _chances(self, table: NoisyTable, found: Calibration) -> Floats:
+    def chances(self, table: NoisyTable, found: Calibration | None = None) -> Floats:
+        """The chances of a table's cells, in another product if one is given; of the others
+        nothing is summed."""
         at = self.place.homes[table]
-        clique, belief = self.place.tree.cliques[at], found.beliefs[at]
+        clique, belief = self.place.tree.cliques[at], (found or self.calibration).beliefs[at]
         steps = lattice(clique, belief.shape, (table.names,))
         return self.place.gathered(table, steps.down(belief)[table.names])
 
@@ -122,7 +120,7 @@ class Climb:
         if not float(turned.max()) <= _FAINT:  # cells may have no chance that could be told
             other = Calibration(self.place.tree, self.calibration.factors)
             other.multiply(table.names, self.place.spread(table, turned))
-            chances = self._chances(table, other)
+            chances = self.chances(table, other)
         else:
             chances = chances * np.exp(turned)
         found: Floats = chances / chances.sum()

@@ -35,24 +35,18 @@ class Calibration:
         self.tree, self.factors = found, dict(factors)
         self.beliefs = list(none)  # the marginal probabilities of each clique
         self.shared = list(none)  # those of what it shares with its parent
-        self._masses = [0.0] * len(none)  # of what hangs on a root, as logarithms
         self._more = [0.0] * len(none)  # chance that a cell of it may have got since it was summed
         self._own: set[int] = set()  # beliefs that nothing else has
         self._changed = set(found.roots)
         self._sum(self._changed)
-
-    @property
-    def mass(self) -> float:
-        """The logarithm of the sum of the product."""
-        return sum(self._masses)
 
     def copied(self) -> Calibration:
         """The same, which may be multiplied while this one stays."""
         found = copy.copy(self)
         found.factors = dict(self.factors)
         found.beliefs, found.shared = list(self.beliefs), list(self.shared)
-        found._masses, found._more = list(self._masses), list(self._more)
-        found._own, found._changed = set(), set(self.tree.roots)
+        found._more, found._own = list(self._more), set()
+        found._changed = set(self.tree.roots)
         return found
 
     def renewed(self) -> list[int]:
@@ -67,16 +61,14 @@ class Calibration:
         assert at is not None
         before = self.factors.get(names)
         self.factors[names] = table if before is None else before + table
-        root, most = self.tree.roots[at], float(table.max())
+        root, by = self.tree.roots[at], np.exp(table - table.max())
         self._changed.add(root)
-        by = np.exp(table - most)
         mass = float(np.vdot(by, summed(self.beliefs[at], self.tree.cliques[at], names)))
         if mass > _FAINT:
             self._more[root] -= math.log(mass)
         if not mass > _FAINT or self._more[root] > _FAR:  # cells had no chance that could be told
             self._sum({root})
             return
-        self._masses[root] += most + math.log(mass)
         self._turn(at, aligned(by / mass, names, self.tree.cliques[at]))
         self._tell(at, -1)
 
@@ -110,7 +102,7 @@ class Calibration:
         found = _swept(self.tree, multiplied(self.tree, self.factors, some))
         for at in some:
             self.beliefs[at], self.shared[at] = found.beliefs[at], found.shared[at]
-            self._masses[at], self._more[at] = found.masses.get(at, 0.0), 0.0
+            self._more[at] = 0.0
         self._own.update(some)
 
 

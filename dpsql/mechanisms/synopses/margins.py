@@ -7,12 +7,14 @@ functions stays what it is where one gets margins, and the functions of fewer co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from dpsql.mechanisms.synopses.junction import Floats, Names
 from dpsql.mechanisms.synopses.noisy import NoisyTable
+
+_T = TypeVar("_T")
 
 
 class _Step(NamedTuple):
@@ -64,5 +66,5 @@ class Margins:
             table -= mean
 
 
-def _without(of: tuple, axis: int) -> tuple:  # type: ignore[type-arg]
+def _without(of: tuple[_T, ...], axis: int) -> tuple[_T, ...]:
     return of[:axis] + of[axis + 1 :]

@@ -14,7 +14,7 @@ from dpsql.errors import LedgerError, NoGrant
 from dpsql.mechanisms.reuse.archive import Archive
 from dpsql.mechanisms.synopses.marginal import marginal
 from dpsql.mechanisms.synopses.smalldb import most
-from dpsql.mechanisms.synopses.verifier import count_unit, verifier
+from dpsql.mechanisms.synopses.verifier import LEVEL, count_unit, verifier
 from dpsql.release import figure
 from dpsql.schema import Dataset
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from dpsql.session.session import Session
 
 SHOWN = 40  # tables
-LEVEL = 0.95  # of the bound of a small database
 _METHODS = {
     "marginals": "its tables were measured at once",
     "pmw": "it guesses what its tables do not tell, and learns what it gets far wrong",

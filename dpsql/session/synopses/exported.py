@@ -20,6 +20,7 @@ from dpsql.mechanisms.synopses.learnt import tables
 from dpsql.mechanisms.synopses.quality import Quality, quality
 from dpsql.mechanisms.synopses.smalldb import most
 from dpsql.mechanisms.synopses.synthetic import rows
+from dpsql.mechanisms.synopses.verifier import LEVEL
 from dpsql.planner import Terms
 from dpsql.release import Release, Row, figure
 from dpsql.schema import Column, Dataset
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from dpsql.session.session import Session
 
 MOST = 10_000_000  # rows
-LEVEL = 0.95  # of what is said of a small database
 _ROUNDED = 1e-6  # of a row, which floats may add
 _OLD = "the data have changed since it was made: these rows follow what they were then"
 

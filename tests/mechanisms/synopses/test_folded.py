@@ -11,7 +11,7 @@ import pytest
 from dpsql.domain import Domain
 from dpsql.mechanisms.synopses import folded
 from dpsql.mechanisms.synopses.ascent import Climb
-from dpsql.mechanisms.synopses.calibration import Calibration
+from dpsql.mechanisms.synopses.calibration import Calibration, multiplied, swept
 from dpsql.mechanisms.synopses.folded import Folded, Product, fold, functions
 from dpsql.mechanisms.synopses.junction import CELLS
 from dpsql.mechanisms.synopses.layout import Layout, layout
@@ -55,7 +55,8 @@ def test_sums_are_those_over_whole_cliques(
         both = {t: base.get(t, 0.0) + theta.get(t, 0.0) for t in [*base, *theta]}
         whole = Calibration(place.tree, functions(place, both))
         climb = Climb(place, 1.0, dict.fromkeys(tables, np.zeros(())), whole)
-        assert mass == pytest.approx(whole.mass, rel=1e-12)
+        logs = multiplied(place.tree, whole.factors, range(len(place.tree.cliques)))
+        assert mass == pytest.approx(swept(place.tree, [*logs.values()])[1], rel=1e-12)
         for table, one in zip(tables, chances, strict=True):
             assert one == pytest.approx(climb.chances(table), rel=1e-9, abs=1e-14)
 

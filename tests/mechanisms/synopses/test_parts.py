@@ -11,8 +11,8 @@ from dpsql.domain import Domain
 from dpsql.mechanisms.synopses.ascent import centred
 from dpsql.mechanisms.synopses.noisy import NoisyTable, single, whole
 from dpsql.mechanisms.synopses.parts import MOST, Parts
+from tests.mechanisms.synopses.test_entropy import DOMAIN, margin
 
-DOMAIN = Domain(("a", "b", "c"), (3, 4, 2))
 TOTAL, TAU = 500.0, 0.02
 
 
@@ -30,19 +30,8 @@ def tables(draw: np.random.Generator) -> list[NoisyTable]:
     return [*found, single(DOMAIN, classes, indicator, 90.0, 4.0)]
 
 
-def counts(table: NoisyTable, rows: np.ndarray) -> np.ndarray:
-    """What a table counts of the rows of all cells."""
-    gone = tuple(at for at, name in enumerate(DOMAIN.names) if name not in table.names)
-    found = rows.sum(axis=gone)
-    for axis, classes in enumerate(table.classes):
-        told = np.eye(int(classes.max()) + 1)[classes]
-        found = np.moveaxis(np.tensordot(found, told, axes=(axis, 0)), -1, axis)
-    found = centred(found) if table.centred else found
-    return found if table.seen is None else found * table.seen
-
-
 def loss(listed: list[NoisyTable], rows: np.ndarray) -> float:
-    return sum(float(((counts(t, rows) - t.values) ** 2).sum()) / t.variance for t in listed)
+    return sum(float(((margin(t, rows) - t.values) ** 2).sum()) / t.variance for t in listed)
 
 
 def function(potentials: dict[NoisyTable, np.ndarray]) -> np.ndarray:
@@ -103,7 +92,7 @@ def test_potentials_put_together_are_as_near_to_the_best() -> None:
     def gap(potentials: dict[NoisyTable, np.ndarray]) -> float:
         found = 0.0
         for table, own in potentials.items():
-            left = (table.values - counts(table, rows)) / table.variance - TAU * own
+            left = (table.values - margin(table, rows)) / table.variance - TAU * own
             found += table.variance * float((left**2).sum()) / 2
         return found
 
